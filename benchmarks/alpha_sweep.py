@@ -108,7 +108,7 @@ def main() -> None:
     torch.set_num_threads(o.threads)
     found = work(False, *size)()
     assert isinstance(found, AmbiguousSweepResult)
-    mean, empty = found.of_sets[2], found.of_sets[0]
+    mean, empty = found.of_sets["references_per_sentence"], found.of_sets["empty_sets"]
     print(f"mean |U| {mean:.0f}, empty {empty:.2f} at alphas 0.5 and 1.0")
     ways = ((SWEEP, True), (ONCE, False))
     rows = [

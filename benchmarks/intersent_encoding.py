@@ -24,7 +24,7 @@ from sentune.corpora.batches import SharedSource
 from sentune.corpora.tokens import tokenise
 from sentune.encoders import Chunk, TextEncoder, length_sorted_chunks, load, prepare
 from sentune.encoders.decoders import bundle, prepare_decoder
-from sentune.encoders.padding import pad
+from sentune.encoders.tokenizing import pad
 from sentune.training.precision import sentences_at_a_time
 from sentune.training.recipes.base import Rows
 from sentune.training.recipes.intersent import needed_rows, operation_encoder

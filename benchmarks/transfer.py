@@ -12,8 +12,7 @@ from functools import partial
 import numpy as np
 from measure import Work, measure, report
 
-from sentune.tasks.transfer_protocols import GRID, Part, nested
-from sentune.tasks.transfer_solver import SEED, Labels
+from sentune.tasks.transfer_solver import GRID, SEED, Labels, Part, nested
 
 
 def rows(count: int, width: int) -> Part:

@@ -132,7 +132,7 @@ def test_encode_writes_text_and_vectors(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("sentune.embedder.text_file.ROWS", 2)
+    monkeypatch.setattr("sentune.embedder.index.ROWS", 2)
     source, out = tmp_path / "in.txt", tmp_path / "out.parquet"
     source.write_bytes("\ufeffA dog runs.\r\n\n\n\nAn “animal” moves.\nA poodle runs.".encode())
     assert run(monkeypatch, "encode", "gumbel", str(source), str(out)) == 0

@@ -9,8 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from sentune.corpora.builtin.lexicon import MANNERS, NOUNS, PLACES, SCALES, TIMES, VERBS, Term
-from sentune.corpora.builtin.sentences import Determiner, Sentence
+from sentune.corpora.builtin.sentences import (
+    MANNERS,
+    NOUNS,
+    PLACES,
+    SCALES,
+    TIMES,
+    VERBS,
+    Determiner,
+    Sentence,
+    Term,
+)
 
 
 @dataclass

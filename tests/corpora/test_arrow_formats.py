@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentune.corpora import SCHEMAS, Kind, read
-from sentune.corpora.fingerprint import Fingerprint, fingerprint
 from sentune.corpora.formats import kinds_of, read_pairs
 from sentune.corpora.formats.arrow import MANIFEST
 from sentune.corpora.prepare import prepare
+from sentune.corpora.schema import Fingerprint, fingerprint
 from sentune.errors import CorpusError, InvalidValue
 
 TEXT = st.text(alphabet="aé好 ", max_size=4)

@@ -93,16 +93,3 @@ def test_a_decoder_that_never_ends_is_refused(folders: tuple[str, str], tmp_path
     endless = make_tokenizer(tmp_path, "<s> $A", end="</s>")
     with pytest.raises(InvalidValue, match=r"decoder: .* end every text"):
         OperationEncoder(folders[0], endless, 8)
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (("translation", "a", None, "a"), "operation: 'translation' .* fusion, difference"),
-        (("fusion", "a", None, "a"), "second: None .* fusion takes 2"),
-        (("compression", "a dog", "a", "a"), "second: 'a' .* compression takes 1"),
-    ],
-)
-def test_operations_are_checked(folders: tuple[str, str], row: tuple, message: str) -> None:
-    with pytest.raises(InvalidValue, match=message):
-        OperationEncoder(*folders, 8).table(batch_of([*ROWS, row]))

@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentune.corpora import Kind, read
-from sentune.corpora.fingerprint import fingerprint
 from sentune.corpora.formats import kinds_of, read_pairs
 from sentune.corpora.prepare import prepare
-from sentune.corpora.schema import SCHEMAS
+from sentune.corpora.schema import SCHEMAS, fingerprint
 from sentune.errors import InvalidValue
 
 ROWS = [

@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 
 from sentune.corpora import Kind, read
 from sentune.corpora.builtin import stories
-from sentune.corpora.builtin.stories_words import ADJECTIVES, MANNERS, PEOPLE, TIMES, TOPICS
+from sentune.corpora.builtin.stories import ADJECTIVES, MANNERS, PEOPLE, TIMES, TOPICS
 from sentune.encoders.words.learned import learn_words
 from sentune.errors import InvalidValue
 

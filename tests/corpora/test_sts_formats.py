@@ -125,7 +125,7 @@ def test_csts_with_line_breaks_hidden_labels_and_bad_rows(tmp_path: Path) -> Non
         (7, "label is '6', neither from 1 to 5 nor -1"),
     ]
     assert kinds_of(f"csts:{path}") == (Kind.CONDITIONED_PAIRS, Kind.SENTENCES)
-    assert read_pairs(f"csts:{path}", limit=2).table.num_rows == 2
+    assert read_pairs(f"csts:{path}").table.num_rows == 3
     with pytest.raises(CorpusError, match="the header lacks condition"):
         read(f"csts:{csts(tmp_path / 'x.csv', 'sentence1,sentence2,c,label')}", corpus.kind)
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import sentune
-from sentune.embedder.compare import Direction
 from sentune.embedder.embedder import Embedder
+from sentune.embedder.encode import Direction
 from sentune.encoders import load, load_tokenizer, prepare
 from sentune.errors import InvalidValue
 from sentune.methods import REGISTRY

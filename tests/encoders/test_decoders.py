@@ -11,7 +11,7 @@ from transformers import AutoModelForSeq2SeqLM, BertLMHeadModel
 
 from sentune.encoders import load
 from sentune.encoders.decoders import Decoder, bundle, load_decoder, prepare_decoder
-from sentune.encoders.padding import pad
+from sentune.encoders.tokenizing import pad
 from sentune.errors import InvalidValue
 from tests.methods import intersent_scenes as corpus
 from tests.methods.intersent_scenes import DECODER, FAMILIES, columns, family, scratch, texts

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from sentune.encoders import TextEncoder, length_sorted_chunks, load, load_tokenizer, prepare
-from sentune.encoders.padding import pad
+from sentune.encoders.tokenizing import pad
 from sentune.errors import InvalidValue
 
 SENTENCES = ["a poodle runs", "no four legged animal runs in the park", "bark"]

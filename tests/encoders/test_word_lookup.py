@@ -38,7 +38,7 @@ def test_offsets_keep_empty_sentences() -> None:
     rows = TABLE.ids(["the cat", "", "??", "dog", "don't"])
     assert len(rows) == 5
     assert rows.lengths.tolist() == [2, 0, 0, 0, 2]
-    assert rows.empty == 3
+    assert (rows.lengths == 0).sum() == 3
     assert (rows.ids.dtype, rows.offsets.dtype) == (np.int32, np.int64)
     assert TABLE.ids([]).offsets.tolist() == [0]
 
@@ -64,4 +64,4 @@ def test_share_of_known_words_of_sts_benchmark(tmp_path: Path) -> None:
     corpus = read(f"stsb:{DATA}/stsbenchmark/sts-train.csv", Kind.SCORED_PAIRS)
     sentences = corpus.table.column("sentence1").to_pylist()
     assert table.known_share(sentences) > 0.96
-    assert table.ids(sentences).empty == 0
+    assert table.ids(sentences).lengths.all()

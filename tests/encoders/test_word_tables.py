@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentune.encoders.words import WordTable, lines, open_words
+from sentune.encoders.words import WordTable, open_words
+from sentune.encoders.words import open as word_files
 from sentune.encoders.words.open import BAD_LINES
 from sentune.errors import CorpusError, InvalidValue
 
@@ -95,7 +96,7 @@ def test_compressed_files_and_small_blocks_give_the_same(
     rows = {f"w{i}": rng.normal(size=5).round(4).tolist() for i in range(200)}
     plain = open_words(glove(tmp_path, text_of(rows)), None, tmp_path / "one")
     (tmp_path / "z.txt.gz").write_bytes(gzip.compress(text_of(rows).encode()))
-    monkeypatch.setattr(lines, "BLOCK", 500)
+    monkeypatch.setattr(word_files, "BLOCK", 500)
     packed = open_words(f"glove:{tmp_path / 'z.txt.gz'}", None, tmp_path / "two")
     assert packed.words == plain.words
     assert packed.fingerprint == plain.fingerprint

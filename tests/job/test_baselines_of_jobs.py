@@ -14,7 +14,7 @@ from sentune.corpora.formats import read
 from sentune.corpora.schema import Kind
 from sentune.encoders import load, prepare
 from sentune.encoders.tokenizing import load_tokenizer
-from sentune.encoders.word_averages import word_averages
+from sentune.encoders.transformer import word_averages
 from sentune.geometry.gaussians import Gaussians
 from sentune.geometry.points import Points
 from sentune.job.baselines import PairedTest, baselines

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from sentune.corpora.schema import OPERATIONS
-from sentune.encoders.padding import pad
+from sentune.encoders.tokenizing import pad
 from sentune.errors import InvalidValue
 from sentune.methods import Intersent, find
 from sentune.methods.intersent import (

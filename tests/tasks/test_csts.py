@@ -220,9 +220,9 @@ def test_sentences_without_interpretations_are_compared_as_they_are() -> None:
 
 
 def test_points_compare_sentences_joined_with_their_condition() -> None:
-    task = Csts(corpus(pairs(6)), separator=" | ")
+    task = Csts(corpus(pairs(6)))
     names = task.sentences()
-    assert f"{task.pairs.first[0]} | {task.conditions[0]}" in names
+    assert f"{task.pairs.first[0]} [SEP] {task.conditions[0]}" in names
     assert len(set(names)) == len(names)
     embeddings = torch.randn(len(names), 5, generator=torch.Generator().manual_seed(0))
     result = task.evaluate(embeddings, Points(), {"csts/alpha_1": 0.5})
@@ -231,7 +231,7 @@ def test_points_compare_sentences_joined_with_their_condition() -> None:
         wanted = [
             float(unit[names.index(one)] @ unit[names.index(other)])
             for one, other in (
-                [f"{s} | {c}" if ending else s for s in both]
+                [f"{s} [SEP] {c}" if ending else s for s in both]
                 for *both, c in zip(
                     task.pairs.first, task.pairs.second, task.conditions, strict=True
                 )

@@ -16,7 +16,7 @@ from sentune.errors import InvalidValue, TrialFailed
 from sentune.readouts.sweep import SWEEP_FILE
 from sentune.tasks import Result, Sts
 from sentune.tasks.base import Model
-from sentune.tasks.representations import TABLE, evaluate_representations
+from sentune.tasks.variants import TABLE, evaluate_representations
 
 NAMES = ("ensemble", "ensemble_scaled", "z_en", "z_de", "decoded", "words")
 

@@ -19,6 +19,7 @@ from sentune.corpora import Kind, read
 from sentune.corpora.schema import SCHEMAS, Corpus
 from sentune.errors import CorpusError, InvalidValue, TrialFailed
 from sentune.geometry import Points
+from sentune.tasks import retrieval
 from sentune.tasks.base import Embed, Model, ModelTask, Result
 from sentune.tasks.retrieval import Retrieval
 
@@ -50,11 +51,12 @@ def angle(texts: list[str]) -> Tensor:
     return torch.stack([radians.cos(), radians.sin()], dim=1)
 
 
-def run(spec: str, embed: Embed = angle, **options: object) -> Result:
-    task = Retrieval(read(spec, Kind.QUERIES), **options)
+def run(spec: str, embed: Embed = angle) -> Result:
+    task = Retrieval(read(spec, Kind.QUERIES))
     assert isinstance(task, ModelTask)
     result = task.run(Model(embed=embed, geometry=Points()))
-    assert list(result.metrics) == list(task.names)
+    names = ["retrieval/mrr@10", "retrieval/recall@10", "retrieval/recall@100"]
+    assert list(result.metrics) == names
     return result
 
 
@@ -97,7 +99,9 @@ def near_first(text: str, passages: Mapping[str, str]) -> list[float]:
     return [abs((float(other) - float(text) + 180) % 360 - 180) for other in passages.values()]
 
 
-def test_metrics_are_those_of_sentence_transformers(tmp_path: Path) -> None:
+def test_metrics_are_those_of_sentence_transformers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec, passages, queries, judged = random_folder(tmp_path)
     hits = semantic_search(angle(list(queries.values())), angle(list(passages.values())), top_k=100)
     names = list(passages)
@@ -110,7 +114,9 @@ def test_metrics_are_those_of_sentence_transformers(tmp_path: Path) -> None:
     found = values(run(spec))
     assert found == pytest.approx(expected)
     assert 0 < found[1] < found[2] < 1
-    assert found == values(run(spec, block=1)) == values(run(spec, block=99))
+    for block in (1, 99):
+        monkeypatch.setattr(retrieval, "BLOCK", block)
+        assert values(run(spec)) == found
 
 
 def test_a_query_does_not_find_itself(tmp_path: Path) -> None:
@@ -119,18 +125,18 @@ def test_a_query_does_not_find_itself(tmp_path: Path) -> None:
     result = run(spec)
     assert result.metrics["retrieval/mrr@10"] == pytest.approx((1 / 2 + 1) / 2)
     assert result.tables["retrieval/counts.json"]["left_out_identical"] == 2
-    kept = run(spec, keep_identical=True)
-    assert kept.metrics["retrieval/mrr@10"] == pytest.approx((1 / 3 + 1 / 2) / 2)
-    assert kept.tables["retrieval/counts.json"]["left_out_identical"] == 0
 
 
-def test_equal_passages_rank_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_equal_passages_rank_in_the_order_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     passages = [(f"p{i}", "7") for i in range(30)]
     judged = {"x": ["p9"], "y": ["p10"], "z": ["p3", "p4"]}
     spec = write(tmp_path, passages, {"x": "0", "y": "90", "z": "7"}, judged)
     expected = (1 / 10 + 0 + 1 / 4) / 3, (1 + 0 + 1) / 3, 1.0
     for block in (1, 4, 100):
-        assert values(run(spec, block=block)) == pytest.approx(expected)
+        monkeypatch.setattr(retrieval, "BLOCK", block)
+        assert values(run(spec)) == pytest.approx(expected)
 
 
 def test_a_missing_relevant_passage_is_not_found_and_counted(tmp_path: Path) -> None:
@@ -147,10 +153,11 @@ def test_the_wrong_passages_are_an_error(tmp_path: Path) -> None:
         run(spec)
 
 
-def test_a_relevant_passage_is_there_once(tmp_path: Path) -> None:
+def test_a_relevant_passage_is_there_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrieval, "BLOCK", 1)
     spec = write(tmp_path, [("p", "0"), ("o", "1"), ("p", "2")], {"x": "0"}, {"x": ["p"]})
     with pytest.raises(CorpusError, match="the passage p is there twice"):
-        run(spec, block=1)
+        run(spec)
 
 
 def test_bad_passages_are_told(tmp_path: Path) -> None:
@@ -169,7 +176,10 @@ def test_an_embedding_that_is_not_finite_is_an_error(tmp_path: Path) -> None:
         run(spec)
 
 
-def test_passages_are_encoded_block_by_block(tmp_path: Path) -> None:
+def test_passages_are_encoded_block_by_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retrieval, "BLOCK", 10)
     asked: list[int] = []
 
     def embed(texts: list[str]) -> Tensor:
@@ -177,11 +187,11 @@ def test_passages_are_encoded_block_by_block(tmp_path: Path) -> None:
         return angle(texts)
 
     passages = [(f"p{i}", str(i)) for i in range(25)]
-    run(write(tmp_path, passages, {"x": "0"}, {"x": ["p1"]}), embed, block=10)
+    run(write(tmp_path, passages, {"x": "0"}, {"x": ["p1"]}), embed)
     assert asked == [1, 10, 10, 5]
 
 
-def test_queries_come_from_a_folder(tmp_path: Path) -> None:
+def test_queries_come_from_a_folder() -> None:
     table = SCHEMAS[Kind.QUERIES].empty_table()
     made = Corpus(spec="parquet:x", kind=Kind.QUERIES, table=table, fingerprint="made")
     with pytest.raises(InvalidValue, match="parquet:x"):
@@ -189,9 +199,6 @@ def test_queries_come_from_a_folder(tmp_path: Path) -> None:
     texts = Corpus(spec="text:x", kind=Kind.SENTENCES, table=table, fingerprint="made")
     with pytest.raises(CorpusError, match="needs queries, not sentences"):
         Retrieval(texts)
-    spec = write(tmp_path, [("p", "0")], {"x": "0"}, {"x": ["p"]})
-    with pytest.raises(InvalidValue, match="block"):
-        Retrieval(read(spec, Kind.QUERIES), block=0)
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="SENTUNE_DATA names no folder of corpora")

@@ -17,7 +17,7 @@ from sentune.errors import CorpusError, InvalidValue, TrialFailed
 from sentune.geometry import Points
 from sentune.tasks import Model, ModelTask, evaluate
 from sentune.tasks.transfer import Transfer, TransferRelatedness
-from sentune.tasks.transfer_protocols import RELATEDNESS_GRID
+from sentune.tasks.transfer_solver import RELATEDNESS_GRID
 from tests.tasks.transfer_scenes import Memory, corpus, sentences
 
 FOLDS = 3

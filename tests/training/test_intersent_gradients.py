@@ -11,7 +11,7 @@ from torch import Tensor, multiprocessing
 from torch import distributed as dist
 from torch.nn import functional as F
 
-from sentune.encoders.padding import pad
+from sentune.encoders.tokenizing import pad
 from sentune.methods.intersent import COMPRESSION, FUSION, PAIR_CODES, Intersent
 from sentune.training.group import Group
 from sentune.training.recipes import recipe_of

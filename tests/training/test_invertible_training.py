@@ -16,7 +16,7 @@ from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.encode import WordEncoder
 from sentune.corpora.tokens import tokenise, unigram_counts
-from sentune.embedder.word_embedders import InvertibleEmbedder
+from sentune.embedder.load import InvertibleEmbedder
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.learned import learn_words
 from sentune.encoders.words.whole import training_folder

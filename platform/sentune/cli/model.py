@@ -37,7 +37,7 @@ def encode(
 ) -> None:
     """Encode the sentences of a text file; empty lines are left out."""
     from sentune.embedder.embedder import Embedder
-    from sentune.embedder.text_file import write_embeddings
+    from sentune.embedder.index import write_embeddings
 
     embedder = Embedder.load(model, device)
     with _bar(source) as advance:

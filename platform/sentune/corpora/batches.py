@@ -23,20 +23,15 @@ PERMUTED = 1 << 22
 
 
 Example = dict[str, npt.NDArray[np.int32]]
-"""Name of a column -> the token ids of one row."""
-
 Columns = dict[str, list[npt.NDArray[np.int32]]]
-"""Name of a column -> the token ids of each row."""
+"""Name of a column -> the token ids of one row, and of each row."""
 
 
 @dataclass(frozen=True)
 class Batch:
     """A global batch; a worker takes its slice of it.
 
-    Attributes:
-        columns: of its rows.
-        epoch: how often the corpus was gone through before, from 0.
-        first: examples seen before this batch, over all epochs.
+    ``epoch`` counts from 0; ``first`` is the number of examples before it, over all epochs.
     """
 
     columns: Columns
@@ -45,7 +40,7 @@ class Batch:
 
 
 class Readers(Protocol):
-    """The workers of a trial, which read a corpus together; ``training.group.Group`` is one."""
+    """The workers of a trial, which read a corpus together, as ``training.group.Group``."""
 
     @property
     def rank(self) -> int: ...
@@ -82,7 +77,7 @@ class BatchSource(Protocol):
         """Read each row once for all these workers; each must take the same batches."""
 
     def batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
-        """Batches without end, over epochs; an epoch's incomplete last batch is dropped.
+        """Yield batches without end, over epochs; an epoch's incomplete last batch is dropped.
 
         Args:
             batch_size: rows of a global batch.
@@ -107,12 +102,7 @@ class Held:
 
 
 class CorpusSource(ABC):
-    """A ``BatchSource`` of token shards, whose rows can be taken one at a time too.
-
-    Args:
-        shards: rows of each shard.
-        column_names: of all shards.
-    """
+    """A ``BatchSource`` of token shards with so many rows each; see ``rows``, too."""
 
     def __init__(self, shards: tuple[int, ...], column_names: tuple[str, ...]) -> None:
         self.num_rows = sum(shards)
@@ -129,11 +119,9 @@ class CorpusSource(ABC):
         return self._batches(batch_size, seed, start)
 
     def rows(self, seed: int, start: int = 0) -> Iterator[Example]:
-        """Examples without end, over epochs, in the order of ``batches``; none is dropped.
+        """Yield examples without end, in the order of ``batches``; none is dropped.
 
-        Args:
-            seed: decides the order, with the number of the epoch.
-            start: examples already seen, any number of at least 0.
+        ``start`` may be any number of examples seen.
         """
         epoch, skip = divmod(start, self.num_rows)
         while True:

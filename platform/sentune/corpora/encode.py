@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS
+from sentune.corpora.schema import OPERATIONS
 from sentune.errors import InvalidValue
 
 _LABELS = ("label", "reverse_label", "subset")
@@ -24,10 +24,10 @@ _OPERATIONS_VERSION = _WORDS_VERSION = 1
 
 
 class Encoder:
-    """Tokenises the sentence columns of record batches.
+    """Tokenises the sentence columns of record batches with a Hugging Face tokenizer.
 
     Args:
-        path: folder or name of a Hugging Face tokenizer.
+        path: folder or name of the tokenizer.
         max_length: longest sequence, special tokens included; there must be room for a word.
     """
 
@@ -69,23 +69,16 @@ class Encoder:
     def _sequences(self, texts: list[str]) -> list[list[int]]:
         if not texts:  # the tokenizers of transformers fail on an empty list
             return []
-        sequences: list[list[int]] = self._tokenizer(
-            texts,
-            truncation=True,
-            max_length=self.max_length,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-        )["input_ids"]
-        return sequences
+        only_ids = {"return_attention_mask": False, "return_token_type_ids": False}
+        found = self._tokenizer(texts, truncation=True, max_length=self.max_length, **only_ids)
+        return list(found["input_ids"])
 
 
 class OperationEncoder:
     """Tokenises record batches of ``Kind.OPERATIONS``, the targets twice.
 
     Args:
-        encoder_folder: folder or name of the encoder's tokenizer.
-        decoder_folder: folder or name of the decoder's tokenizer.
+        encoder_folder, decoder_folder: folders or names of the two tokenizers.
         max_length: longest sequence of either, special tokens included.
 
     Raises:
@@ -108,22 +101,8 @@ class OperationEncoder:
 
         ``operation`` has one id, the place in ``OPERATIONS``; ``first``, ``second`` (none if it is
         null) and ``target`` are by the encoder's tokenizer, ``decoded`` by the decoder's.
-
-        Raises:
-            InvalidValue: an unknown operation, or one with too few or too many sentences.
         """
-        operations = batch.column("operation")
-        for name in pc.unique(operations).to_pylist():
-            if name not in OPERATIONS:
-                raise InvalidValue("operation", name, f"use one of {', '.join(OPERATIONS)}")
-        pairs = pc.is_in(operations, pa.array(PAIR_OPERATIONS))
-        wrong = pc.not_equal(pairs, batch.column("second").is_valid())
-        if pc.any(wrong).as_py():
-            row = batch.filter(wrong).slice(0, 1).to_pylist()[0]
-            count = 2 if row["operation"] in PAIR_OPERATIONS else 1
-            fix = f"{row['operation']} takes {count} sentence(s)"
-            raise InvalidValue("second", row["second"], fix)
-        codes = pc.index_in(operations, pa.array(OPERATIONS)).cast(pa.int32())
+        codes = pc.index_in(batch.column("operation"), pa.array(OPERATIONS)).cast(pa.int32())
         places = np.arange(batch.num_rows + 1, dtype=np.int32)
         names = ("first", "second", "target")
         columns = {name: self._encoder.column(batch.column(name)) for name in names}
@@ -133,7 +112,7 @@ class OperationEncoder:
 
 
 class Words(Protocol):
-    """A word table, as ``sentune.encoders.words.WordTable`` is one; that package is a sibling."""
+    """A word table, such as ``sentune.encoders.words.WordTable``; that package is a sibling."""
 
     @property
     def fingerprint(self) -> str: ...
@@ -144,11 +123,8 @@ class Words(Protocol):
 class WordEncoder:
     """Turns the sentence columns of record batches into rows of a word table.
 
-    Words that the table does not have are left out, so that a list may be empty.
-
-    Args:
-        words: the table; its fingerprint names it in caches.
-        max_length: known words of a sentence that are kept, from its beginning.
+    Words that the table does not have are left out, so that a list may be empty; ``max_length`` of
+    the others are kept.
 
     Raises:
         InvalidValue: ``max_length`` is below 1, or the table has no fingerprint.

@@ -34,10 +34,6 @@ class Mixture:
     epochs and loses no row; rows of a batch stand in random order. Everything is decided by seed
     and number of the step alone.
 
-    Args:
-        sources: with the same columns.
-        weights: above 0, one for each source.
-
     Raises:
         InvalidValue: no source, weights that cannot be used, or columns that differ.
     """
@@ -51,7 +47,6 @@ class Mixture:
         self.shares: npt.NDArray[np.float64] = shares / shares.sum()
 
     def join(self, readers: Readers) -> None:
-        """See ``BatchSource``."""
         for source in self._sources:
             source.join(readers)
 
@@ -61,11 +56,8 @@ class Mixture:
         return self._batches(batch_size, seed, start // batch_size)
 
     def _batches(self, batch_size: int, seed: int, step: int) -> Iterator[Batch]:
-        taken = self._taken(batch_size, seed, step).tolist()
-        rows = [
-            source.rows(_seed_of(seed, number), taken[number])
-            for number, source in enumerate(self._sources)
-        ]
+        taken = enumerate(self._taken(batch_size, seed, step).tolist())
+        rows = [self._sources[source].rows(_seed_of(seed, source), seen) for source, seen in taken]
         for number, counts in zip(count(step), self._counts(batch_size, seed, step), strict=False):
             places = np.repeat(np.arange(len(rows)), counts)
             order = np.random.default_rng([seed, _PLACES, number]).permutation(places)
@@ -103,7 +95,6 @@ class MixedHandle:
     weights: tuple[float, ...]
 
     def open(self) -> Mixture:
-        """Open every source."""
         return Mixture([handle.open() for handle in self.handles], self.weights)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import filecmp
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,16 +40,13 @@ def same_rows(first: str, second: str) -> str:
         return ""
     if one.path == other.path:
         return "it is the same" if one.format == other.format else f"both read {one.path}"
-    files = [_file(one), _file(other)]
-    if None in files:
+    left, right = _file(one), _file(other)
+    if left is None or right is None:
         return ""
-    left, right = (file for file in files if file is not None)
     if left.samefile(right):
         return "it is the same file"
-    size = left.stat().st_size
-    if not 0 < size == right.stat().st_size or size > MOST_BYTES:
-        return ""
-    return "the files are equal" if _digest(left) == _digest(right) else ""
+    comparable = 0 < left.stat().st_size <= MOST_BYTES
+    return "the files are equal" if comparable and filecmp.cmp(left, right, shallow=False) else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +54,6 @@ class SharedRows:
     """The rows of a corpus that another one has too.
 
     Attributes:
-        rows: their number.
         of: rows of the corpus.
         compared: rows of the other one that were looked at.
     """
@@ -71,23 +67,21 @@ def shared_rows(judged: Corpus, kind: Kind, batches: Iterable[pa.RecordBatch]) -
     """Count the rows of a corpus whose sentences stand together in another one, too.
 
     Labels and scores do not count. Of a corpus of single sentences, all sentences of a row have to
-    be there, together or not.
-
-    Args:
-        judged: such as a development corpus.
-        kind: of the other corpus.
-        batches: of the other corpus, of which at most ``MOST_ROWS`` are read.
+    be there, together or not. Of the other corpus at most ``MOST_ROWS`` are read.
     """
     single = len(SENTENCE_COLUMNS.get(kind, (0, 1))) == 1
     texts = _columns(judged.table, judged.kind)
     wanted = texts if single else [_together(texts[:2])]
     there = [np.zeros(judged.table.num_rows, dtype=bool) for _ in wanted]
     compared = 0
-    for batch in _at_most(batches, MOST_ROWS):
-        compared += batch.num_rows
-        known = np.concatenate(list(_keys(pa.Table.from_batches([batch]), kind)))
+    for batch in batches:
+        table = pa.Table.from_batches([batch.slice(0, MOST_ROWS - compared)])
+        compared += table.num_rows
+        known = np.concatenate(list(_keys(table, kind)))
         for found, column in zip(there, wanted, strict=True):
             found |= np.isin(column, known)
+        if compared == MOST_ROWS:
+            break
     rows = np.logical_and.reduce(there)
     return SharedRows(rows=int(rows.sum()), of=len(rows), compared=compared)
 
@@ -95,36 +89,22 @@ def shared_rows(judged: Corpus, kind: Kind, batches: Iterable[pa.RecordBatch]) -
 def _keys(table: pa.Table, kind: Kind) -> Iterator[Hashes]:
     """Yield what rows are known by: a sentence, two of them, or of a triplet both pairs."""
     first, *others = _columns(table, kind)
-    if kind is Kind.TRIPLETS:
-        for other in others:
-            yield _together([first, other])
-    else:
-        yield _together([first, *others[:1]])
+    for other in others if kind is Kind.TRIPLETS else others[:1]:
+        yield _together([first, other])
+    if not others:
+        yield first
 
 
 def _columns(table: pa.Table, kind: Kind) -> list[Hashes]:
     """Return the hashes of a table's columns of sentences; of a null that of no text."""
-    places = SENTENCE_COLUMNS.get(kind, (0, 1))
-    names = [SCHEMAS[kind].names[place] for place in places]
-    return [
-        pd.util.hash_array(
-            table[name].fill_null("").to_pandas().to_numpy(dtype=object), categorize=False
-        )
-        for name in names
-    ]
+    names = [SCHEMAS[kind].names[place] for place in SENTENCE_COLUMNS.get(kind, (0, 1))]
+    texts = (table[name].fill_null("").to_pandas().to_numpy(dtype=object) for name in names)
+    return [pd.util.hash_array(column, categorize=False) for column in texts]
 
 
 def _together(columns: Sequence[Hashes]) -> Hashes:
     first, *second = columns
     return first * _SECOND + second[0] if second else first
-
-
-def _at_most(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if rows <= 0:
-            return
-        yield batch.slice(0, rows)
-        rows -= batch.num_rows
 
 
 def _chosen(spec: Spec) -> dict[str, str]:
@@ -138,8 +118,3 @@ def _file(spec: Spec) -> Path | None:
     files, root = files_at(spec.path)
     path = Path(root)
     return path if is_local(files) and path.is_file() else None
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

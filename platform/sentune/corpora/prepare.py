@@ -20,12 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentune.corpora.batches import drawn_rows
-from sentune.corpora.fingerprint import Fingerprint
 from sentune.corpora.formats import CorpusRows, open_rows
 from sentune.corpora.formats.arrow import MANIFEST, parse_manifest, shard_name
 from sentune.corpora.formats.open import parsed_spec
 from sentune.corpora.formats.spec import BAD_ROWS
-from sentune.corpora.schema import SCHEMAS, BadRow, Corpus, Kind
+from sentune.corpora.schema import SCHEMAS, BadRow, Corpus, Fingerprint, Kind
 from sentune.corpora.stamps import source_stamp
 from sentune.corpora.tokens import SHARD_ROWS, in_shards
 from sentune.credentials import without_credentials
@@ -68,15 +67,7 @@ def prepare(
     The corpus is read as a stream: memory holds one shard, and what the format itself must
     collect (see ``formats.select``). The shards are written beside ``out``, or to a temporary
     folder where ``out`` is a URI, and brought to their place in the end. Where ``out`` holds the
-    same rows already, undamaged, it stays as it is.
-
-    Args:
-        spec: ``FORMAT:PATH?key=value&...``.
-        out: local folder or fsspec URI.
-        kind: what to read the corpus as.
-        limit: at most this many rows.
-        shard_rows: rows of a shard.
-        bad_rows: see ``open_rows``.
+    same rows already, undamaged, it stays as it is. See ``open_rows`` for the options.
 
     Raises:
         CorpusError: for a corpus that cannot be read, or an ``out`` with other content.
@@ -98,8 +89,6 @@ class Prepared:
     """A corpus in Parquet shards.
 
     Attributes:
-        spec: ``FORMAT:PATH`` as the user wrote it.
-        manifest: as ``sentune.corpora.prepare`` wrote it.
         folder: of the shards, on the machine that made them.
         uri: of a copy of the folder in an object store; empty where there is none.
     """
@@ -127,7 +116,6 @@ class Prepared:
 
     @property
     def fingerprint(self) -> str:
-        """Of kind and rows."""
         return str(self.manifest["fingerprint"])
 
     @property
@@ -136,13 +124,16 @@ class Prepared:
         return int(self.manifest["nbytes"])
 
     def load(self) -> pa.Table:
-        """All rows in memory."""
-        return pa.concat_tables([pq.read_table(file.here()) for file in self.cached])
+        """Return all rows in memory."""
+        return pa.concat_tables(map(self._read, self.cached))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows as a stream, a shard at a time."""
+        """Yield the rows as a stream, a shard at a time."""
         for file in self.cached:
-            yield from pq.read_table(file.here(), schema=SCHEMAS[self.kind]).to_batches()
+            yield from self._read(file).to_batches()
+
+    def _read(self, file: CachedFile) -> pa.Table:
+        return pq.read_table(file.here(), schema=SCHEMAS[self.kind])
 
     def take(self, rows: npt.NDArray[np.int64]) -> pa.Table:
         """Return rows by their numbers, in their order; a shard at a time is in memory."""
@@ -152,8 +143,7 @@ class Prepared:
         parts = [SCHEMAS[self.kind].empty_table()]
         for file, end, start, stop in zip(self.cached, ends[:-1], cuts[:-1], cuts[1:], strict=True):
             if stop > start:
-                table = pq.read_table(file.here(), schema=SCHEMAS[self.kind])
-                parts.append(table.take(rows[order[start:stop]] - end))
+                parts.append(self._read(file).take(rows[order[start:stop]] - end))
         return pa.concat_tables(parts).take(np.argsort(order))
 
     def sample(self, rows: int, seed: int = 0) -> Corpus:
@@ -163,13 +153,13 @@ class Prepared:
         return Corpus(spec=self.spec, kind=self.kind, table=table, fingerprint=self.fingerprint)
 
     def texts(self, *columns: str) -> Iterator[str]:
-        """The sentences of the columns as a stream, those that are there."""
+        """Yield the sentences of the columns, those that are there."""
         for batch in self.batches():
             for column in columns:
                 yield from (text for text in batch.column(column).to_pylist() if text is not None)
 
     def described(self) -> dict[str, Any]:
-        """As it stands in the summary."""
+        """Return what the summary tells of it."""
         first = self.manifest["quarantine"].get("first")
         return {
             "spec": self.spec,
@@ -202,8 +192,8 @@ def prepared(
 
     Args:
         uri: of the cache in an object store; empty where all nodes see the cache.
-        run: calls a function on a worker, which reads a source in an object store where the cache
-            lies in one too (``ray_map.on_worker``); None: it is read here.
+        run: calls a function on a worker (``ray_map.on_worker``), which then reads a source in an
+            object store into a cache in one; None: it is read here.
     """
     stamp = source_stamp(spec, kind.value, limit, SHARD_ROWS)
     manifest = _known(cache, stamp, uri)
@@ -227,12 +217,7 @@ def prepared(
 
 
 def _made(spec: str, kind: Kind, cache: Path | None, limit: int | None, uri: str) -> dict[str, Any]:
-    """Read a source into the cache, and return the manifest of its shards.
-
-    Args:
-        cache: folder; None: that of the node on which this runs.
-        uri: of the cache in an object store, to which the shards are copied; empty for none.
-    """
+    """Read a source into the cache, None: the node's own, and return the manifest of its shards."""
     cache = cache or node_cache() / kind.value
     with draft_beside(cache / kind.value) as draft:
         manifest = _write(open_rows(spec, kind, limit=limit), draft, SHARD_ROWS)
@@ -248,9 +233,7 @@ def _known(cache: Path, stamp: str | None, uri: str) -> dict[str, Any] | None:
 
     A source that is read again puts damaged shards in order.
     """
-    if stamp is None:
-        return None
-    places = (f"{place}/{SOURCES}" for place in (cache, uri) if place)
+    places = [f"{place}/{SOURCES}" for place in (cache, uri) if place and stamp is not None]
     found = (read_document(place, f"{stamp}.json") for place in places)
     try:
         text = next((text for text in found if text is not None), None)
@@ -306,10 +289,7 @@ def _write(rows: CorpusRows, folder: Path, shard_rows: int) -> dict[str, Any]:
 def _settle(draft: Path, out: str, manifest: dict[str, Any], *, derived: bool = False) -> None:
     """Put the draft in its place, unless the same content is there already and whole.
 
-    Args:
-        draft: what was written, with ``manifest``.
-        out: the place, a folder or URI.
-        derived: whether the place is a cache's, so that nothing but this content belongs there.
+    In the place of a cache (``derived``) nothing but this content belongs.
 
     Raises:
         CorpusError: the place holds something else.
@@ -333,18 +313,16 @@ def _settle(draft: Path, out: str, manifest: dict[str, Any], *, derived: bool = 
 
 def _fault(out: str, manifest: dict[str, Any], *, derived: bool) -> str:
     """Return why what stands in a corpus's place is to be replaced; empty if it is the corpus."""
-    there, fault = dict[str, Any](), ""
+    there, fault = dict[str, Any](), f"{MANIFEST} is missing"
     try:
-        if (text := read_document(out, MANIFEST)) is None:
-            fault = f"{MANIFEST} is missing"
-        else:
-            there = parse_manifest(text.encode())
+        if (text := read_document(out, MANIFEST)) is not None:
+            there, fault = parse_manifest(text.encode()), ""
     except ValueError as error:  # UnicodeDecodeError is one
         fault = f"{MANIFEST}: {error}"
-    other = any(there.get(name) != manifest[name] for name in ("fingerprint", "shards"))
     if fault and not derived:
         reason = f"the folder holds something else ({fault}); choose an empty one, or delete it"
         raise CorpusError(out, reason)
+    other = any(there.get(name) != manifest[name] for name in ("fingerprint", "shards"))
     if other and not derived:
         held, new = (
             f"{m['spec']}, {m['kind']}, {sum(m['shards'])} rows, fingerprint {m['fingerprint']}"
@@ -352,6 +330,7 @@ def _fault(out: str, manifest: dict[str, Any], *, derived: bool) -> str:
         )
         reason = f"the folder holds another corpus ({held}) than this one ({new})"
         raise CorpusError(out, f"{reason}; choose another folder or delete it")
-    if not fault and (other or "files" not in there):
-        fault = "its shards are others" if other else "it has no checksums"
+    fault = fault or ("its shards are others" if other else "")
+    if not fault and "files" not in there:
+        return "it has no checksums"
     return fault or changed(out, there["files"])

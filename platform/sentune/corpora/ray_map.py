@@ -35,11 +35,10 @@ READERS = 2
 def read_in_order(
     read: Callable[..., Any], tasks: Sequence[dict[str, Any]], at_once: int, kept: int
 ) -> ray.data.Dataset:
-    """Return the tables that Ray Data reads by tasks, in the order of the tasks.
+    """Return the tables that Ray Data reads, ``at_once`` tasks at a time, in the tasks' order.
 
     Args:
         read: a table of one task -> a table, or several.
-        at_once: tasks that run at the same time.
         kept: bytes that may lie ready in the object store.
     """
     context = DataContext.get_current().copy()
@@ -95,12 +94,8 @@ def in_turn(
 
     Parts and results travel through the object store, so that no worker needs this machine's disk;
     what ``work`` carries (boxes of reference sentences, say) goes there once. A single part, or all
-    where this process has joined no cluster or no CPU is free, are worked on in this process.
-
-    Args:
-        work: picklable.
-        parts: picklable; each is one task of one CPU.
-        ahead: parts that are worked on, or done and waited for, at the same time.
+    where this process has joined no cluster or no CPU is free, are worked on in this process. Each
+    part is one task of one CPU; ``ahead`` of them are worked on, or done and waited for, at once.
     """
     stream = iter(parts)
     first = list(islice(stream, 2))

@@ -46,7 +46,7 @@ def accumulate(
     Args:
         sizes: rows of each shard.
         make: empty statistics.
-        rows: of all rows, those to add; None: all of them.
+        rows: those to add; None: all of them.
 
     Raises:
         CacheError: a shard cannot be opened on a node.
@@ -69,7 +69,7 @@ def accumulate(
 
 
 def _read(task: pa.Table) -> Iterator[pa.Table]:
-    """Some rows of one shard, a batch at a time."""
+    """Yield some rows of one shard, a batch at a time."""
     (shard,) = task.to_pylist()
     file, at = pq.ParquetFile(CachedFile(**shard["file"]).here()), 0
     for batch in file.iter_batches(batch_size=_ROWS, columns=["text"]):

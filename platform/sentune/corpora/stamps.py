@@ -27,14 +27,12 @@ def source_stamp(spec: str, *reading: Any) -> str | None:
     """Return a digest that changes with the files of a corpus and with how they are read.
 
     It has path, size and time of every local file; of an object in a store, its etag or time. The
-    code of ``sentune.corpora`` counts too: another version of a reader may find other rows.
+    code of ``sentune.corpora`` counts too: another version of a reader may find other rows. None
+    where a source cannot be told from a later one: a data set of the hub, a generator, a server
+    that gives neither etag nor time, or a path that is not there.
 
     Args:
         reading: JSON values that decide about the rows, such as their kind.
-
-    Returns:
-        None where a source cannot be told from a later one: a data set of the hub, a generator, a
-        server that gives neither etag nor time, or a path that is not there.
     """
     source = parsed_spec(spec)
     if source.format in _GENERATED:

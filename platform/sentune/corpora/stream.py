@@ -29,10 +29,7 @@ _BLOCK = 4_096
 
 @dataclass(frozen=True)
 class Shared:
-    """A handle of something in the object store.
-
-    The reference lies in a list, or Tune would replace it by its value.
-    """
+    """A handle of something in the object store; in a list, or Tune would put its value there."""
 
     reference: list[Any]
 
@@ -48,7 +45,6 @@ class Streamed:
     folder: TokenFolder
 
     def open(self) -> StreamedSource:
-        """Batches of the shards."""
         return StreamedSource(self.folder)
 
 
@@ -83,17 +79,15 @@ class StreamedSource(CorpusSource):
         self, size: int, seed: int, epoch: int, skip: int, *, drop_last: bool
     ) -> Iterator[Columns]:
         held: Columns = {name: [] for name in self.column_names}
-        rows = 0
+        first = self.column_names[0]
         for block in self._blocks(self._tasks(seed, epoch, skip)):
             for name, column in block.items():
                 held[name] += [column[row] for row in range(len(column))]
-            rows = len(held[self.column_names[0]])
-            whole = rows - rows % size
+            whole = len(held[first]) // size * size
             for start in range(0, whole, size):
                 yield {name: values[start : start + size] for name, values in held.items()}
             held = {name: values[whole:] for name, values in held.items()}
-            rows -= whole
-        if rows and not drop_last:
+        if held[first] and not drop_last:
             yield held
 
     def _blocks(self, tasks: list[dict[str, Any]]) -> Iterator[dict[str, Ragged]]:
@@ -122,21 +116,19 @@ class StreamedSource(CorpusSource):
                     yield {name: ragged(block.column(name)) for name in self.column_names}
 
     def _tasks(self, seed: int, epoch: int, skip: int) -> list[dict[str, Any]]:
-        """What to read, in order: shards, each with its rows' order and how many to leave out."""
+        """Return what to read, in order: shards with their rows' order, ``skip`` rows left out."""
         tasks = []
         for number in shard_order(len(self._folder.shards), seed, epoch):
             rows = self._folder.shards[number]
-            left_out = min(skip, rows)
-            skip -= left_out
-            if left_out < rows:
-                order = {"seed": seed, "epoch": epoch, "shard": number, "skip": left_out}
+            if skip < rows:
+                order = {"seed": seed, "epoch": epoch, "shard": number, "skip": skip}
                 file = asdict(self._folder.cached(number))
-                tasks.append({"file": file, "rows": rows - left_out, **order})
+                tasks.append({"file": file, "rows": rows - skip, **order})
+            skip = max(0, skip - rows)
         return tasks
 
 
 def _read_shard(task: pa.Table) -> pa.Table:
-    """One shard with its rows permuted."""
     (order,) = task.to_pylist()
     table = pq.read_table(CachedFile(**order["file"]).here())
     rows = row_order(len(table), order["seed"], order["epoch"], order["shard"])

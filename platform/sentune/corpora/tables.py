@@ -34,25 +34,24 @@ def specs_of(data: Data | Sequence[Data], role: str, folder: str) -> tuple[str, 
     if isinstance(data, str | Path):
         return (str(data),)
     items = list(data) if isinstance(data, list | tuple) else [data]
-    several = bool(items) and all(
-        _is_table(item) or (isinstance(item, str) and ":" in item) for item in items
-    )
-    if several:
-        return tuple(
-            item if isinstance(item, str) else _written(item, role, folder) for item in items
-        )
-    return (_written(data, role, folder),)
+    if not items or not all(map(_is_corpus, items)):
+        items = [data]
+    return tuple(item if isinstance(item, str) else _written(item, role, folder) for item in items)
 
 
-def _is_table(data: object) -> bool:
-    return isinstance(data, pd.DataFrame | pa.Table) or hasattr(data, "column_names")
+def _is_corpus(item: object) -> bool:
+    """Return whether it is a specification or a table, not a row."""
+    if isinstance(item, str):
+        return ":" in item
+    return isinstance(item, pd.DataFrame | pa.Table) or hasattr(item, "column_names")
 
 
 def _written(data: Any, role: str, folder: str) -> str:
     """Write rows as Parquet and return their specification; equal rows have one file."""
     table = _table(data, role)
     if not kinds_with(set(table.column_names)):
-        known = "; ".join(f"{kind.value}: {', '.join(_needed(kind))}" for kind in Kind)
+        needed = {kind: [c.name for c in SCHEMAS[kind] if not c.nullable] for kind in Kind}
+        known = "; ".join(f"{kind.value}: {', '.join(names)}" for kind, names in needed.items())
         raise InvalidValue(role, ", ".join(table.column_names), f"name the columns as in {known}")
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer)
@@ -96,17 +95,12 @@ def _kind(columns: Sequence[Sequence[Any]]) -> Kind | None:
     """Return the kind of rows without names of columns, by their number and the last one."""
     if not columns or not all(isinstance(v, str) for column in columns[:2] for v in column):
         return None
-    last = columns[-1]
-    text = all(isinstance(value, str) for value in last)
     if len(columns) < 3:
         return Kind.SENTENCES if len(columns) == 1 else Kind.SENTENCE_PAIRS
     if len(columns) > 3:
         return None
-    if text:
+    last = columns[-1]
+    if all(isinstance(value, str) for value in last):
         return Kind.LABELLED_PAIRS if {*last} <= {*LABELS} else Kind.TRIPLETS
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in last)
     return Kind.SCORED_PAIRS if numbers else None
-
-
-def _needed(kind: Kind) -> list[str]:
-    return [column.name for column in SCHEMAS[kind] if not column.nullable]

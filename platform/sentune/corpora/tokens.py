@@ -33,9 +33,7 @@ Spread = Callable[[Callable[[Any], pa.Table], Iterable[Any]], Iterable[pa.Table]
 class TableEncoder(Protocol):
     """Turns record batches of one kind into tables of lists of int32, one column each.
 
-    Attributes:
-        fingerprint: of everything that decides about the ids, but ``max_length``.
-        max_length: longest list of ids.
+    ``fingerprint`` is that of all that decides about the ids, but ``max_length``, the longest list.
     """
 
     fingerprint: str
@@ -47,12 +45,7 @@ class TableEncoder(Protocol):
 
 @dataclass(frozen=True)
 class Ragged:
-    """Sequences of different lengths, one after the other.
-
-    Attributes:
-        ids: token ids of all rows, int32.
-        offsets: row r is ``ids[offsets[r]:offsets[r + 1]]``, int64.
-    """
+    """Sequences of token ids, one after the other; row r is ``ids[offsets[r]:offsets[r + 1]]``."""
 
     ids: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
@@ -68,10 +61,8 @@ class Ragged:
 class TokenTable:
     """The token ids of a corpus, special tokens included, without padding.
 
-    Attributes:
-        columns: name of a sentence column -> its ids.
-        shards: rows of each shard, in order.
-        fingerprint: names corpus, tokenizer, length and shard size.
+    ``shards`` has the rows of each shard; ``fingerprint`` names corpus, tokenizer, length and
+    shard size.
     """
 
     columns: dict[str, Ragged]
@@ -87,10 +78,8 @@ class TokenTable:
 class TokenFolder:
     """A token table on disk, a Parquet file for each shard.
 
-    Attributes:
-        nbytes: what the table takes in memory.
-        files: name -> size and checksum of the files.
-        uri: of a copy in an object store, for other machines; empty where there is none.
+    ``nbytes`` is what it takes in memory; ``files`` has name -> size and checksum; ``uri`` is that
+    of a copy in an object store, for other machines, empty where there is none.
     """
 
     path: Path
@@ -115,23 +104,18 @@ class TokenFolder:
 
     def load(self) -> TokenTable:
         """Return the whole table in memory; one column is there twice for a moment."""
-        columns = {name: ragged(self._column(name)) for name in self.columns}
+        columns = {name: ragged(self._read(name)) for name in self.columns}
         return TokenTable(columns, self.shards, self.fingerprint)
 
-    def _column(self, name: str) -> pa.ChunkedArray:
+    def _read(self, column: str) -> pa.ChunkedArray:
         shards = map(self.shard, range(len(self.shards)))
-        return pa.concat_tables(pq.read_table(s, columns=[name]) for s in shards).column(name)
+        return pa.concat_tables(pq.read_table(s, columns=[column]) for s in shards).column(column)
 
 
 def tokenise(
     corpus: Corpus, encoder: TableEncoder, cache: Path | None, *, shard_rows: int = SHARD_ROWS
 ) -> TokenTable:
-    """Return the token ids of a corpus in memory, from the cache where they are there.
-
-    Args:
-        encoder: such as ``corpora.encode.Encoder(folder of a tokenizer, max_length)``.
-        cache: folder of the cache; several processes may use it at once. ``None``: no cache.
-    """
+    """Return the token ids of a corpus in memory, from a folder of a cache where they are there."""
     batches = corpus.table.to_batches(max_chunksize=shard_rows)
     with TemporaryDirectory() as scratch:
         place = cache or Path(scratch)
@@ -156,7 +140,7 @@ def tokenise_batches(
     are compared each time; what is damaged is deleted and made again, with a warning.
 
     Args:
-        fingerprint: that of the corpus the batches come from.
+        fingerprint: of the corpus.
         spread: encodes batches in order; ``ray_map.in_turn`` on a cluster, some at a time.
         files: Parquet files with the same rows that every node can open: ``spread`` then gives
             these to the workers, and the batches are left alone.
@@ -166,11 +150,8 @@ def tokenise_batches(
 
     def write(draft: Path) -> dict[str, Any]:
         columns, shards, nbytes = list[str](), list[int](), 0
-        if files:
-            encoded = spread(partial(_encode_file, encoder), files)
-        else:
-            encoded = spread(encoder.table, batches)
-        for table in in_shards(encoded, shard_rows):
+        work = partial(_encode_file, encoder) if files else encoder.table
+        for table in in_shards(spread(work, files or batches), shard_rows):
             pq.write_table(table, draft / shard_name(len(shards)), compression="zstd")
             columns = table.column_names
             shards.append(len(table))
@@ -180,21 +161,14 @@ def tokenise_batches(
             raise CorpusError(cache / key, "a corpus without rows cannot be tokenised")
         return {"fingerprint": key, "columns": columns, "shards": shards, "nbytes": nbytes}
 
-    stored = uri and f"{uri}/{key}"
-    meta = stored_manifest(stored, META) if stored and not (cache / key).exists() else None
+    folder, stored = cache / key, uri and f"{uri}/{key}"
+    meta = stored_manifest(stored, META) if stored and not folder.exists() else None
     if meta is None:
-        meta = checked_folder(cache / key, META, write)
+        meta = checked_folder(folder, META, write)
         if stored:
-            upload(cache / key, stored)
-    return TokenFolder(
-        cache / key,
-        tuple(meta["columns"]),
-        tuple(meta["shards"]),
-        key,
-        meta["nbytes"],
-        meta["files"],
-        stored,
-    )
+            upload(folder, stored)
+    columns, shards = tuple(meta["columns"]), tuple(meta["shards"])
+    return TokenFolder(folder, columns, shards, key, meta["nbytes"], meta["files"], stored)
 
 
 def unigram_counts(

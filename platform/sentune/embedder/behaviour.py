@@ -1,20 +1,25 @@
 """What a model makes of the development set, as small JSON that a report is drawn from.
 
-The test set is not read for it. Legend: N = pairs, S = sentences, D = packed width.
+The test set is not read for it. Legend: N = pairs, S = sentences, D = packed width, d = dimensions
+of the space.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from sentune.corpora.schema import Corpus
 from sentune.embedder.embedder import Embedder
-from sentune.embedder.map import flat_map, shapes
+from sentune.geometry import gaussians
+from sentune.geometry.base import Geometry
 from sentune.geometry.boxes import Boxes
+from sentune.geometry.gaussians import Gaussians
 from sentune.tasks import AmbiguousRte, DirectionTask, Rte, Sts, tasks_for
 from sentune.tasks.base import readout_of
 from sentune.tasks.direction import surplus
@@ -32,6 +37,7 @@ INTERPRETED = 5
 SEED = 0
 
 Pair = dict[str, Any]
+PairTask: TypeAlias = Rte | DirectionTask | Sts
 
 
 def behaviour(model: Embedder, dev: Sequence[Corpus]) -> dict[str, Any]:
@@ -44,21 +50,18 @@ def behaviour(model: Embedder, dev: Sequence[Corpus]) -> dict[str, Any]:
     Args:
         dev: of any kinds; those without pairs that are labelled or scored are left out.
     """
-    tasks = [task for task in tasks_for(*dev) if isinstance(task, Rte | DirectionTask | Sts)]
+    tasks = [task for task in tasks_for(*dev) if isinstance(task, PairTask)]
     judged = [entry for task in tasks if (entry := _judged(model, task)) is not None]
     found: dict[str, Any] = {"version": VERSION, "tasks": judged}
     if judged:
-        best, drawn = judged[0], _drawn(len(tasks[0].pairs), MAPPED)
-        sides = tasks[0].pairs.first, tasks[0].pairs.second
-        pairs = [(sides[0][row], sides[1][row]) for row in drawn]
-        found["map"] = flat_map(model, pairs, _kinds(tasks[0], drawn))
-        found["shapes"] = shapes(model, [*_each(best)])
+        found["map"] = _flat_map(model, tasks[0], _drawn(len(tasks[0].pairs), MAPPED))
+        found["shapes"] = _shapes(model, _each(judged[0]))
     if isinstance(model.geometry, Boxes) and model.references is not None:
         found["interpretations"] = [_interpreted(model, text) for text in _sentences(dev)]
     return found
 
 
-def _judged(model: Embedder, task: Rte | DirectionTask | Sts) -> dict[str, Any] | None:
+def _judged(model: Embedder, task: PairTask) -> dict[str, Any] | None:
     """Return a task's scores; None where the model cannot be judged on it."""
     rows = _drawn(len(task.pairs), PAIRS)
     sides = task.pairs.first, task.pairs.second
@@ -79,20 +82,19 @@ def _judged(model: Embedder, task: Rte | DirectionTask | Sts) -> dict[str, Any] 
         "surplus": surplus(pairs).astype(int).tolist(),
     }
     if isinstance(task, Sts):
-        gold = task.scores[rows]
-        off = np.abs(_ranks(scores) - _ranks(gold))
+        from scipy.stats import rankdata  # it takes a second to import
+
+        off = np.abs(rankdata(scores) - rankdata(task.scores[rows]))
         ordered = np.argsort(off, kind="stable")
         right, wrong = ordered[:SHOWN], ordered[::-1][:SHOWN]
-        labels: Sequence[Any] = _short(gold)
+        labels: Sequence[Any] = _short(task.scores[rows])
         entry["gold"] = labels
     else:
-        positive = task.positive[rows] if isinstance(task, Rte) else np.ones(len(rows), dtype=bool)
-        entry["threshold"] = float(limit)
-        hits = (scores > entry["threshold"]) == positive
-        away = np.abs(scores - entry["threshold"])
+        positive = _positive(task, rows)
+        hits, away = (scores > limit) == positive, np.abs(scores - limit)
         right, wrong = _surest(np.flatnonzero(hits), away), _surest(np.flatnonzero(~hits), away)
         labels = np.where(positive, "entailment", "other").tolist()
-        entry["positive"] = positive.astype(int).tolist()
+        entry |= {"threshold": float(limit), "positive": positive.astype(int).tolist()}
 
     def told(chosen: NDArray[np.int64]) -> list[Pair]:
         shown = _short(scores[chosen])
@@ -104,7 +106,7 @@ def _judged(model: Embedder, task: Rte | DirectionTask | Sts) -> dict[str, Any] 
     return {**entry, "right": told(right), "wrong": told(wrong)}
 
 
-def _comparison(model: Embedder, task: Rte | DirectionTask | Sts) -> tuple[Compare | None, str]:
+def _comparison(model: Embedder, task: PairTask) -> tuple[Compare | None, str]:
     """Return how pairs of a task are scored, and its name; None where the geometry cannot."""
     geometry = model.geometry
     if isinstance(task, Sts):
@@ -115,6 +117,11 @@ def _comparison(model: Embedder, task: Rte | DirectionTask | Sts) -> tuple[Compa
     if geometry.symmetric:
         return None, str(by)
     return (extent_direction(geometry) if by == "extent" else geometry.direction), str(by)
+
+
+def _positive(task: Rte | DirectionTask, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of the rows are entailments."""
+    return task.positive[rows] if isinstance(task, Rte) else np.ones(len(rows), dtype=bool)
 
 
 def _surest(rows: NDArray[np.int64], away: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -133,41 +140,93 @@ def _each(entry: Mapping[str, Any]) -> Iterator[Pair]:
             yield {**of[len(of) // 2], "outcome": outcome}
 
 
-def _kinds(task: Rte | DirectionTask | Sts, rows: NDArray[np.int64]) -> list[str]:
-    """Return what a pair is called on the map."""
-    if isinstance(task, Sts):
-        middle = float(np.median(task.scores))
-        return ["more similar" if task.scores[row] > middle else "less similar" for row in rows]
-    entails = task.positive[rows] if isinstance(task, Rte) else np.ones(len(rows), dtype=bool)
-    return ["entailment" if yes else "other" for yes in entails]
-
-
 def _interpreted(model: Embedder, sentence: str) -> dict[str, Any]:
     found = [vars(one) for one in model.interpretations(sentence, k=3)]
     numbers = ("coverage", "similarity")
-    rounded = ({**one, **{n: _number(one[n]) for n in numbers}} for one in found)
-    return {"sentence": sentence, "interpretations": [*rounded]}
+    rounded = [{**one, **{n: _number(one[n]) for n in numbers}} for one in found]
+    return {"sentence": sentence, "interpretations": rounded}
 
 
 def _sentences(dev: Sequence[Corpus]) -> list[str]:
     """Return sentences to interpret: of ambiguous pairs where there are, else of the first task."""
-    tasks = tasks_for(*dev)
-    able = (t for t in tasks if isinstance(t, AmbiguousRte | Rte | DirectionTask | Sts))
+    able = (task for task in tasks_for(*dev) if isinstance(task, AmbiguousRte | PairTask))
     chosen = sorted(able, key=lambda task: not isinstance(task, AmbiguousRte))[:1]
     texts = [text for task in chosen for text in dict.fromkeys(task.pairs.first)]
     return [texts[row] for row in _drawn(len(texts), INTERPRETED)]
 
 
-def _drawn(count: int, most: int) -> NDArray[np.int64]:
-    """Return at most so many rows of ``count``, in order."""
-    return np.sort(np.random.default_rng(SEED).permutation(count)[:most])
+def _flat_map(model: Embedder, task: PairTask, rows: NDArray[np.int64]) -> dict[str, Any]:
+    """Return the two principal components of the centres of pairs of sentences.
+
+    ``pairs`` has for each its kind, both sentences and their places; ``explained`` is the share of
+    the variance along each axis.
+    """
+    if isinstance(task, Sts):
+        similar = task.scores[rows] > np.median(task.scores)
+        kinds = np.where(similar, "more similar", "less similar")
+    else:
+        kinds = np.where(_positive(task, rows), "entailment", "other")
+    pairs = [(task.pairs.first[row], task.pairs.second[row]) for row in rows]
+    texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+    centres = _region(model.geometry, model.embed_known(texts))[0].double().cpu()
+    centred = centres - centres.mean(0)
+    _, spread, axes = torch.linalg.svd(centred, full_matrices=False)
+    flat = torch.zeros(len(texts), 2, dtype=torch.float64)
+    width = min(2, len(axes))
+    flat[:, :width] = centred @ axes[:width].T
+    share = spread.square() / spread.square().sum().clamp(min=1e-30)
+    place = dict(zip(texts, _rounded(flat), strict=True))
+    return {
+        "explained": _rounded(share[:2]),
+        "pairs": [
+            {"kind": kind, "first": a, "second": b, "places": [place[a], place[b]]}
+            for kind, (a, b) in zip(kinds.tolist(), pairs, strict=True)
+        ],
+    }
 
 
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    from scipy.stats import rankdata  # it takes a second to import
+def _shapes(model: Embedder, pairs: Iterator[Pair]) -> list[dict[str, Any]]:
+    """Return boxes or Gaussians of pairs in two dimensions of the space; none for points.
 
-    found: NDArray[np.float64] = rankdata(values)
+    The dimensions are the two in which the pair's regions differ most, measured in their own
+    sizes. A region's projection on them is exact: ``centre``, and ``reach`` to each side of it, the
+    half-side of a box or the standard deviation of a Gaussian.
+    """
+    if not isinstance(model.geometry, Boxes | Gaussians):
+        return []
+    found = []
+    for pair in pairs:
+        packed = model.embed_known([pair["first"], pair["second"]])
+        centres, reach = (part.double().cpu() for part in _region(model.geometry, packed))
+        apart = (centres[0] - centres[1]).abs() / reach.sum(0)
+        chosen = apart.topk(min(2, len(apart))).indices.sort().values
+        shape = {
+            "shape": "box" if isinstance(model.geometry, Boxes) else "Gaussian",
+            "dimensions": (chosen + 1).tolist(),
+            "centre": _rounded(centres[:, chosen]),
+            "reach": _rounded(reach[:, chosen]),
+        }
+        found.append({**pair, **shape})
     return found
+
+
+def _region(geometry: Geometry, packed: Tensor) -> tuple[Tensor, Tensor]:
+    """[S, D] -> centres and half-sides of boxes or standard deviations of Gaussians, [S, d].
+
+    A point is its own centre, and reaches nowhere.
+    """
+    if isinstance(geometry, Boxes):
+        box = geometry.corners(packed)
+        return (box.lower + box.upper) / 2, (box.upper - box.lower) / 2
+    if isinstance(geometry, Gaussians):
+        mean, log_sigma = gaussians.unpack(packed)
+        return mean, log_sigma.exp()
+    return packed, torch.zeros_like(packed)
+
+
+def _drawn(count: int, most: int) -> NDArray[np.int64]:
+    """Return at most so many rows of ``count``, drawn at random, in order."""
+    return np.sort(np.random.default_rng(SEED).permutation(count)[:most])
 
 
 def _number(value: float) -> float | None:
@@ -177,3 +236,10 @@ def _number(value: float) -> float | None:
 
 def _short(values: NDArray[np.float64]) -> list[float | None]:
     return [_number(value) for value in values.tolist()]
+
+
+def _rounded(values: Tensor) -> Any:
+    """Return nested lists of numbers to five digits."""
+    if values.ndim == 0:
+        return float(f"{float(values):.5g}")
+    return [_rounded(part) for part in values]

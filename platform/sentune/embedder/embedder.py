@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from sentune.embedder.compare import Comparing
+from sentune.embedder.encode import Comparing
 from sentune.embedder.interpret import Interpretation, interpret
 from sentune.embedder.operations import Operations
 from sentune.embedder.references import StoredReferences
 from sentune.encoders import Tokenizer
 from sentune.errors import InvalidValue
 from sentune.methods.base import SentenceMethod
-from sentune.tasks.base import ModelTask, Result, Task
-from sentune.tasks.evaluate import evaluate
+from sentune.tasks.base import ModelTask, Result, Task, evaluate
 
 if TYPE_CHECKING:
     from sentune.embedder.index import Found

@@ -1,12 +1,15 @@
-"""Sentences to embeddings with a trained method.
+"""Sentences to embeddings with a trained method; their similarity, entailment and its direction.
 
-Legend: N = sentences, D = packed width of the method's geometry.
+Legend: N, M = sentences or pairs, D = packed width of the method's geometry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -18,7 +21,9 @@ from torch import Tensor
 from sentune.embedder.references import StoredReferences
 from sentune.encoders import Tokenizer, length_sorted_chunks
 from sentune.errors import InvalidValue
+from sentune.geometry.base import Geometry
 from sentune.methods.base import SentenceMethod
+from sentune.tasks.pairs import Compare, extent_direction, symmetric_similarity
 
 Embeddings = NDArray[np.float32]
 Sentences = str | Sequence[str] | Embeddings
@@ -56,12 +61,10 @@ class Encoding:
             show_progress: a bar; by default for more than 20 batches, on a terminal, and in a
                 notebook that has ipywidgets.
         """
-        if isinstance(sentences, str):
-            row: Embeddings = self.encode([sentences], batch_size=batch_size)[0]
-            return row
-        rows = self.embed(sentences, batch_size=batch_size, show_progress=show_progress)
-        embeddings: Embeddings = rows.float().cpu().numpy()
-        return embeddings
+        one = isinstance(sentences, str)
+        several = [sentences] if isinstance(sentences, str) else sentences
+        rows = self.embed(several, batch_size=batch_size, show_progress=show_progress)
+        return as_array(rows, one=one)
 
     def embed(
         self,
@@ -84,30 +87,24 @@ class Encoding:
             widgets = console.is_jupyter and find_spec("ipywidgets") is not None
             watched = console.is_terminal or widgets
             show_progress = watched and len(sentences) > LONG * batch_size
+        step = batch_size * BATCHES_PER_BLOCK
+        parts = [sentences[at : at + step] for at in range(0, len(sentences), step)]
         with Progress(console=console, disable=not show_progress) as progress:
             bar = progress.add_task("Encoding", total=len(sentences))
-            step = batch_size * BATCHES_PER_BLOCK
-            blocks = [
-                self._embed_block(
-                    sentences[at : at + step], batch_size, lambda done: progress.advance(bar, done)
-                )
-                for at in range(0, len(sentences), step)
-            ]
-        return torch.cat(blocks)
+            advance = partial(progress.advance, bar)
+            return torch.cat([self._embed_block(part, batch_size, advance) for part in parts])
 
     def embed_known(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
         """Return what ``embed`` does; stored references are not encoded again."""
         if self.references is None:
             return self.embed(sentences, batch_size=batch_size)
-        stored = {text: row for row, text in enumerate(self.references.sentences)}
-        fresh = list(dict.fromkeys(s for s in sentences if s not in stored))
+        stored = self.references.sentences
+        row = {text: i for i, text in enumerate(dict.fromkeys((*stored, *sentences)))}
         table = self.references.embeddings.to(self.device)
-        if fresh:
+        if fresh := list(row)[len(stored) :]:
             table = torch.cat([table, self.embed(fresh, batch_size=batch_size)])
-        row = {**stored, **{text: len(stored) + i for i, text in enumerate(fresh)}}
-        return table[
-            torch.tensor([row[s] for s in sentences], dtype=torch.long, device=self.device)
-        ]
+        rows = [row[sentence] for sentence in sentences]
+        return table[torch.tensor(rows, dtype=torch.long, device=self.device)]
 
     def _rows(self, sentences: Sentences) -> Tensor:
         """Return [N, D] on the model's device."""
@@ -143,8 +140,147 @@ def paired(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     return first.expand(count, -1), second.expand(count, -1)
 
 
+def as_array(rows: Tensor, *, one: bool) -> Embeddings:
+    """Return rows as float32 numbers; the first alone where it is the only one."""
+    found: Embeddings = rows.float().cpu().numpy()
+    return found[0] if one else found
+
+
 def single(*sides: Sentences) -> bool:
     """Return whether each side is one string or one row."""
     return all(
         side.ndim == 1 if isinstance(side, np.ndarray) else isinstance(side, str) for side in sides
     )
+
+
+@dataclass(frozen=True)
+class Entailment:
+    """How far a premise entails a hypothesis.
+
+    Attributes:
+        score: P(hypothesis | premise) for boxes, sim(hypothesis || premise) in (0, 1] for
+            Gaussians, the cosine in [-1, 1] for points.
+        threshold: the readout that decides; None if the model has none.
+    """
+
+    score: float
+    threshold: float | None
+
+    @property
+    def decision(self) -> bool:
+        """Whether it is an entailment.
+
+        Raises:
+            InvalidValue: the model was tuned without labelled pairs, so it has no threshold.
+        """
+        if self.threshold is None:
+            fix = "the model has none; give entails() a threshold"
+            raise InvalidValue("rte/threshold", self.threshold, fix)
+        return self.score > self.threshold
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Which of two sentences entails the other.
+
+    Attributes:
+        entailing: ``first``, ``second``, or ``neither`` where the margin is exactly 0.
+        margin: positive for the first: log similarity one way minus the other, or, by extent,
+            the difference of log-volumes or of summed log sigma.
+    """
+
+    entailing: Literal["first", "second", "neither"]
+    margin: float
+
+    @classmethod
+    def of(cls, margin: float) -> Direction:
+        """Return the direction that a margin stands for."""
+        if margin == 0:
+            return cls("neither", margin)
+        return cls("first" if margin > 0 else "second", margin)
+
+
+class Comparing(Encoding):
+    """The part of an ``Embedder`` that compares two sides: sentences, or their embeddings."""
+
+    readouts: dict[str, Any]
+
+    @property
+    def geometry(self) -> Geometry:
+        """How two embeddings are compared."""
+        return self.method.geometry
+
+    @overload
+    def similarity(self, a: str, b: str) -> float: ...
+
+    @overload
+    def similarity(self, a: Sentences, b: Sentences) -> float | Embeddings: ...
+
+    def similarity(self, a: Sentences, b: Sentences) -> float | Embeddings:
+        """Return [N] similarities of pairs, the same both ways: the mean of both directions.
+
+        Args:
+            a, b: sentences or their embeddings, N and N, or N and one; of two single ones a number.
+        """
+        numbers = as_array(self._compare(a, b, symmetric_similarity(self.geometry)), one=False)
+        return float(numbers[0]) if single(a, b) else numbers
+
+    def similarity_table(self, a: Sentences, b: Sentences) -> Embeddings:
+        """Return [N, M] similarities of N sentences with M others, the same both ways."""
+        first, second = self._rows(a), self._rows(b)
+        with torch.no_grad():
+            table = self.geometry.entails_table(first, second)
+            if not self.geometry.symmetric:
+                table = (table + self.geometry.entails_table(second, first).T) / 2
+        return as_array(table, one=False)
+
+    @overload
+    def entails(
+        self, premise: str, hypothesis: str, *, threshold: float | None = None
+    ) -> Entailment: ...
+
+    @overload
+    def entails(
+        self, premise: Sentences, hypothesis: Sentences, *, threshold: float | None = None
+    ) -> Entailment | list[Entailment]: ...
+
+    def entails(
+        self, premise: Sentences, hypothesis: Sentences, *, threshold: float | None = None
+    ) -> Entailment | list[Entailment]:
+        """Return how far the premise entails the hypothesis; a list for lists, as ``similarity``.
+
+        Args:
+            premise, hypothesis: sentences or their embeddings.
+            threshold: instead of the model's own.
+        """
+        limit = self.readouts.get("rte/threshold") if threshold is None else threshold
+        scores = self._compare(premise, hypothesis, self.geometry.entails)
+        found = [Entailment(float(score), limit) for score in scores.double()]
+        return found[0] if single(premise, hypothesis) else found
+
+    @overload
+    def direction(self, a: str, b: str) -> Direction: ...
+
+    @overload
+    def direction(self, a: Sentences, b: Sentences) -> Direction | list[Direction]: ...
+
+    def direction(self, a: Sentences, b: Sentences) -> Direction | list[Direction]:
+        """Return which of two entailing sentences entails the other; a list for lists.
+
+        Decided as the readout ``direction/by`` says, by similarity if there is none.
+
+        Raises:
+            InvalidValue: the method's similarity is the same both ways, so it cannot tell.
+        """
+        if self.geometry.symmetric:
+            fix = "its similarity is the same both ways; use a model of Gaussians or boxes"
+            raise InvalidValue("method", self.name, fix)
+        by_extent = self.readouts.get("direction/by") == "extent"
+        compare = extent_direction(self.geometry) if by_extent else self.geometry.direction
+        found = [Direction.of(float(margin)) for margin in self._compare(a, b, compare).double()]
+        return found[0] if single(a, b) else found
+
+    def _compare(self, a: Sentences, b: Sentences, compare: Compare) -> Tensor:
+        """Return [N] comparisons of paired rows."""
+        with torch.no_grad():
+            return compare(*paired(self._rows(a), self._rows(b)))

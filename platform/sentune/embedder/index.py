@@ -1,4 +1,4 @@
-"""Sentences and their embeddings in a folder, searched by a model's own score.
+"""Embeddings of a text file's sentences: a Parquet file, and a folder searched by a model's score.
 
 sentences.parquet  columns text, embedding, as ``sentune encode`` writes them
 points.faiss       for points, where a FAISS index was asked for
@@ -7,16 +7,17 @@ points.faiss       for points, where a FAISS index was asked for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from sentune.embedder.text_file import ROWS, write_embeddings
-from sentune.errors import InvalidValue
+from sentune.errors import CorpusError, InvalidValue
 from sentune.geometry.base import Geometry
 from sentune.geometry.points import Points
 from sentune.tasks.nearest_passages import NOTHING, NearestPassages
@@ -24,13 +25,14 @@ from sentune.tasks.nearest_passages import NOTHING, NearestPassages
 if TYPE_CHECKING:
     from sentune.embedder.embedder import Embedder
 
+ROWS = 4096  # of a row group; 4,096 embeddings of 768 numbers are 12.6 MB
 SENTENCES, FAISS = "sentences.parquet", "points.faiss"
 SAME_MODEL = 1e-3
 """Difference, relative to the largest number, that batches and devices make in an embedding."""
 
 
 class Found(NamedTuple):
-    """A sentence of an index; ``row`` is its place in it, from 0."""
+    """A sentence of an index; ``row`` is its place there, from 0."""
 
     sentence: str
     score: float
@@ -40,11 +42,8 @@ class Found(NamedTuple):
 class SentenceIndex:
     """A folder that ``build`` made. Embeddings are read from it a block at a time.
 
-    Args:
-        folder: of the index.
-
     Raises:
-        InvalidValue: it is none.
+        InvalidValue: the folder is no index.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -104,8 +103,7 @@ class SentenceIndex:
         else:
             nearest = NearestPassages(embedded, embedder.geometry, depth=k, score=score)
             for batch in self._batches("embedding"):
-                rows = torch.from_numpy(_rows(batch["embedding"]))
-                nearest.add(rows.to(embedded))
+                nearest.add(torch.from_numpy(_rows(batch["embedding"])).to(embedded))
             hits = nearest.hits()
             scores, places = hits.scores.cpu().numpy(), hits.places.cpu().numpy()
         texts = self._texts({int(place) for place in places.flat if place != NOTHING})
@@ -145,6 +143,66 @@ class SentenceIndex:
             raise InvalidValue("INDEX", str(self.folder), fix)
 
 
+def write_embeddings(
+    embedder: Embedder,
+    source: Path,
+    out: Path,
+    *,
+    batch_size: int = 64,
+    advance: Callable[[int], object] = lambda size: None,
+) -> tuple[int, int]:
+    """Encode the lines of a text file into a Parquet file of columns ``text`` and ``embedding``.
+
+    Args:
+        source: one sentence a line, UTF-8; empty lines are left out.
+        out: appears under its name once it is complete.
+        advance: gets the bytes of each block of lines that was written.
+
+    Returns:
+        Sentences written, and empty lines.
+
+    Raises:
+        InvalidValue: there is no such file.
+        CorpusError: a line is not UTF-8.
+    """
+    if not source.is_file():
+        raise InvalidValue("IN.txt", str(source), "name a text file with one sentence a line")
+    width = len(embedder.encode(""))
+    schema = pa.schema([("text", pa.string()), ("embedding", pa.list_(pa.float32(), width))])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f".{out.name}.partial")
+    written = lines = 0
+    try:
+        with pq.ParquetWriter(partial, schema) as writer:
+            for block, size in _blocks(source):
+                kept = [line for line in block if line]
+                rows = embedder.encode(kept, batch_size=batch_size, show_progress=False)
+                vectors = pa.FixedSizeListArray.from_arrays(rows.reshape(-1), width)
+                writer.write_table(pa.table([pa.array(kept, pa.string()), vectors], schema=schema))
+                written, lines = written + len(kept), lines + len(block)
+                advance(size)
+        partial.replace(out)
+    finally:
+        partial.unlink(missing_ok=True)
+    return written, lines - written
+
+
+def _blocks(source: Path) -> Iterator[tuple[list[str], int]]:
+    """Yield lines without white space at their ends, a block at a time, and the block's bytes."""
+    with source.open("rb") as stream:
+        lines = enumerate(stream, start=1)
+        while block := list(islice(lines, ROWS)):
+            texts = [_decoded(source, number, line) for number, line in block]
+            yield texts, sum(len(line) for _, line in block)
+
+
+def _decoded(source: Path, number: int, line: bytes) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise CorpusError(source, f"not UTF-8: {error.reason}", line=number) from error
+
+
 def _score(geometry: Geometry, by: str) -> Callable[[Tensor, Tensor], Tensor] | None:
     """Return the score of [Q, D] queries and [P, D] passages, [Q, P]; None: their similarity."""
     if by == "similarity":
@@ -174,9 +232,9 @@ def _faiss(geometry: Geometry) -> Any:
 
 def _rows(column: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return [N, D] of a column of lists of one length."""
-    chunks = column.chunks if hasattr(column, "chunks") else [column]
-    parts = [chunk.flatten().to_numpy().reshape(len(chunk), -1) for chunk in chunks]
-    return np.concatenate(parts).astype(np.float32)
+    numbers = column.combine_chunks() if hasattr(column, "chunks") else column
+    found: np.ndarray[Any, Any] = numbers.flatten().to_numpy(zero_copy_only=False)
+    return found.reshape(len(numbers), -1).astype(np.float32)
 
 
 def _unit(points: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sentune.embedder.compare import Comparing
+from sentune.embedder.encode import Comparing
 from sentune.errors import InvalidValue
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.interpretations.distinct import Distinct, most_distinct

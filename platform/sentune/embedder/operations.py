@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS
-from sentune.embedder.encode import Embeddings, Encoding, Sentences, paired, single
+from sentune.embedder.encode import Embeddings, Encoding, Sentences, as_array, paired, single
 from sentune.errors import InvalidValue
 from sentune.methods.intersent import Intersent
 
@@ -48,7 +48,7 @@ class Operations(Encoding):
         """Return embeddings of the essential of sentences; see ``fuse``."""
         method = self._intersent()
         with torch.no_grad():
-            return _array(method.operators.compress(self._operand_rows(a)), one=single(a))
+            return as_array(method.operators.compress(self._operand_rows(a)), one=single(a))
 
     def decode(
         self,
@@ -122,7 +122,7 @@ class Operations(Encoding):
     def _pairwise(self, a: Sentences, b: Sentences, operator: Any) -> Embeddings:
         rows = paired(self._operand_rows(a), self._operand_rows(b))
         with torch.no_grad():
-            return _array(operator(*rows), one=single(a, b))
+            return as_array(operator(*rows), one=single(a, b))
 
     def _operand_rows(self, operand: Sentences) -> Tensor:
         """Return [N, D] on the model's device; embeddings must have the model's width."""
@@ -133,8 +133,3 @@ class Operations(Encoding):
                 raise InvalidValue("embeddings", f"an array of shape {operand.shape}", fix)
             operand = operand.astype(np.float32)
         return self._rows(operand)
-
-
-def _array(rows: Tensor, *, one: bool) -> Embeddings:
-    found: Embeddings = rows.float().cpu().numpy()
-    return found[0] if one else found

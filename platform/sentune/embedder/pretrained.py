@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from sentune.embedder.embedder import Embedder, device_of
-from sentune.encoders.padding import length_sorted_chunks
+from sentune.encoders.tokenizing import length_sorted_chunks
 from sentune.encoders.transformer import no_progress_bars
 from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.random import KINDS, RandomEncoder

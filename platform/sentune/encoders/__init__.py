@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from sentune.encoders.padding import Chunk, length_sorted_chunks
 from sentune.encoders.prepare import prepare
-from sentune.encoders.tokenizing import Tokenizer, load_tokenizer
+from sentune.encoders.tokenizing import Chunk, Tokenizer, length_sorted_chunks, load_tokenizer
 from sentune.encoders.transformer import Pooling, TextEncoder, load
 
 __all__ = [

@@ -35,10 +35,7 @@ _DRAWN = ("cross", "cls.", "lm_head")  # what a model that was no decoder lacks
 class Decoder(nn.Module):
     """A Hugging Face decoder whose cross-attention has one place: the vector (InterSent 2.3).
 
-    Args:
-        model: of Hugging Face, with an output layer; see ``load_decoder``.
-        tokenizer: the decoder's own.
-        start_id: the token that a sentence is begun with.
+    See ``load_decoder``. ``start_id`` is the token that a sentence is begun with.
 
     Attributes:
         width: D of the vectors that it takes.
@@ -99,15 +96,10 @@ class Decoder(nn.Module):
     def generate(
         self, memory: Tensor, beams: int = 1, max_length: int | None = None
     ) -> list[list[int]]:
-        """Return the likeliest sentences found by beam search, or greedily by one beam.
+        """Return the likeliest sentences of [N, D] found by beam search, or greedily by one beam.
 
-        Args:
-            memory: [N, D].
-            max_length: most tokens; the decoder's own limit bounds it.
-
-        Returns:
-            N lists of ids without start, end and padding tokens; ``texts`` makes sentences of
-            them.
+        They have at most ``max_length`` tokens, start, end and padding left out; ``texts`` makes
+        sentences of them.
         """
         if not len(memory):
             return []
@@ -143,7 +135,7 @@ class Decoder(nn.Module):
         return [token for token in ids[:end] if token not in (self.pad_id, self.start_id)]
 
     def texts(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Sentences of lists of ids."""
+        """Return the sentences of lists of ids."""
         return self.tokenizer.texts(ids)
 
     def save(self, folder: Path) -> None:
@@ -179,13 +171,13 @@ def load_decoder(path: str) -> Decoder:
         raise InvalidValue("--decoder", path, fix) from error
     if encoder_decoder:
         drawn = [k for k in missing if k.startswith(_ENCODER) or k == "final_logits_bias"]
-    else:
-        drawn = [k for k in missing if any(part in k for part in _DRAWN)]
-    require_all(set(missing).difference(drawn), path, "--decoder")
-    start = model.config.decoder_start_token_id if encoder_decoder else tokenizer.start_id
-    if encoder_decoder:
+        start = model.config.decoder_start_token_id
         owner = model if hasattr(model, "encoder") else model.model
         owner.encoder = _Absent()
+    else:
+        drawn = [k for k in missing if any(part in k for part in _DRAWN)]
+        start = tokenizer.start_id
+    require_all(set(missing).difference(drawn), path, "--decoder")
     if start is None:
         fix = "its config names no decoder_start_token_id, nor its tokenizer a first token"
         raise InvalidValue("--decoder", path, fix)

@@ -1,19 +1,38 @@
-"""From ``--encoder`` and ``--decoder`` to local folders that every worker can load."""
+"""From ``--encoder`` and ``--decoder`` to local folders that every worker can load.
+
+``builtin:tiny`` is a small BERT as encoder, a small BART as decoder, nothing downloaded: word
+pieces are learned from the corpus, and the weights are drawn when the model is loaded.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated, ClassVar, Self
+from urllib.parse import parse_qsl
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError, safe_open
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+from transformers import BartConfig, BertConfig, PreTrainedTokenizerFast
 
-from sentune.encoders.tiny import TinyDecoder, TinyEncoder, TinyOptions
 from sentune.errors import DamagedFile, InvalidValue
 from sentune.io.folders import cached_folder
 
@@ -62,26 +81,21 @@ def _folder(kind: type[TinyOptions], spec: str, texts: Iterable[str], cache: Pat
         raise InvalidValue(option, spec, "name a folder with a Hugging Face config.json")
     if any(folder.glob("*.bin")) and not any(folder.glob("*.safetensors")):
         raise InvalidValue(option, spec, "its weights are pickled; convert them to safetensors")
-    for file in folder.glob("*.json"):
-        _check_json(file)
-    for file in folder.glob("*.safetensors"):
-        _check_safetensors(file)
+    for file in (*folder.glob("*.json"), *folder.glob("*.safetensors")):
+        _check_readable(file)
     return folder
 
 
-def _check_json(file: Path) -> None:
-    """Raise ``DamagedFile`` where a file is no JSON."""
+def _check_readable(file: Path) -> None:
+    """Raise ``DamagedFile`` for no JSON, or a file of weights with a wrong head or size."""
     try:
-        json.loads(file.read_bytes())
+        if file.suffix == ".json":
+            json.loads(file.read_bytes())
+        else:
+            with safe_open(file, framework="numpy"):
+                pass
     except ValueError as error:
         raise DamagedFile(file, f"it is no JSON ({error})", _FIX) from None
-
-
-def _check_safetensors(file: Path) -> None:
-    """Raise ``DamagedFile`` where the head or the size of a file of weights is wrong."""
-    try:
-        with safe_open(file, framework="numpy"):
-            pass
     except SafetensorError as error:
         raise DamagedFile(file, f"its weights cannot be read ({error})", _FIX) from None
 
@@ -89,10 +103,7 @@ def _check_safetensors(file: Path) -> None:
 def bundle(encoder_folder: str, decoder_folder: str, cache: Path) -> str:
     """Return a folder with ``encoder/`` and ``decoder/``, of hard links where they are possible.
 
-    Args:
-        encoder_folder, decoder_folder: Hugging Face folders with tokenizers; their subfolders are
-            left out.
-        cache: equal folders give the same folder in it.
+    Subfolders of the two are left out; equal folders give the same one in the cache.
 
     Raises:
         InvalidValue: one of the folders has no config.
@@ -124,3 +135,190 @@ def _stamp(file: Path) -> str:
         stat = file.stat()
         return f"{stat.st_size} {stat.st_mtime_ns}"
     return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+Width = Annotated[int, Field(ge=8, le=1024)]
+Inner = Annotated[int, Field(ge=8, le=4096)]
+
+SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+"""Their places are their ids."""
+_PAD, _START, _END = (SPECIAL_TOKENS.index(token) for token in ("[PAD]", "[CLS]", "[SEP]"))
+
+
+class TinyOptions(BaseModel, ABC):
+    """Options of ``builtin:tiny?name=value&...``; a subclass has the defaults of its widths."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    part: ClassVar[str]  # what is built, which is also the name of its option
+    folder: ClassVar[str]  # name without the hash
+    tokens: ClassVar[dict[str, str]] = {}  # special ones of the tokenizer, beside BERT's
+
+    layers: int = Field(2, ge=1, le=24)
+    """Transformer layers."""
+    width: Width
+    """Width of the hidden states; a multiple of ``heads``."""
+    heads: int = Field(4, ge=1, le=16)
+    """Attention heads."""
+    inner: Inner
+    """Width of the feed-forward layers."""
+    dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    """Dropout of hidden states and attention."""
+    vocabulary: int = Field(8000, ge=100, le=60000)
+    """Most word pieces, special tokens included."""
+    positions: int = Field(128, ge=8, le=4096)
+    """Most tokens of a sentence."""
+
+    @classmethod
+    def parse(cls, spec: str) -> Self:
+        """Read ``builtin:tiny?layers=2&width=64``.
+
+        Raises:
+            InvalidValue: another name, an option that is unknown or out of range, or a width that
+                the heads cannot share.
+        """
+        field = f"--{cls.part}"
+        name, _, query = spec.removeprefix("builtin:").partition("?")
+        if name != "tiny":
+            raise InvalidValue(field, spec, f"the built-in {cls.part} is builtin:tiny")
+        try:
+            options = cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
+        except ValueError as error:
+            allowed = ", ".join(cls.model_fields)
+            raise InvalidValue(field, spec, f"options are {allowed}: {error}") from error
+        if options.width % options.heads:
+            raise InvalidValue(field, spec, "width must be a multiple of heads")
+        return options
+
+    @abstractmethod
+    def config(self, vocabulary: int) -> BertConfig | BartConfig:
+        """Return the configuration of a model with so many word pieces."""
+
+    def prepare(self, texts: Iterable[str], cache: Path) -> Path:
+        """Return the folder with config and tokenizer, made where it is missing.
+
+        Its name has a hash of the texts' words and the options.
+
+        Raises:
+            InvalidValue: the texts have no words.
+        """
+        words = count_words(texts)
+        if not words:
+            fix = "the corpus has no words to learn from"
+            raise InvalidValue(f"--{self.part}", "builtin:tiny", fix)
+
+        def write(draft: Path) -> None:
+            tokenizer = learn_tokenizer(words, self.vocabulary)
+            if self.part == "decoder":
+                tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
+            PreTrainedTokenizerFast(
+                tokenizer_object=tokenizer,
+                model_max_length=self.positions,
+                pad_token="[PAD]",
+                unk_token="[UNK]",
+                cls_token="[CLS]",
+                sep_token="[SEP]",
+                mask_token="[MASK]",
+                **self.tokens,
+            ).save_pretrained(str(draft))
+            self.config(tokenizer.get_vocab_size()).save_pretrained(str(draft))
+
+        content = json.dumps([self.model_dump(), sorted(words.items())], ensure_ascii=False)
+        digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+        return cached_folder(cache / f"{self.folder}-{digest}", write)
+
+
+class TinyEncoder(TinyOptions):
+    """A BERT."""
+
+    part: ClassVar[str] = "encoder"
+    folder: ClassVar[str] = "tiny"
+
+    width: Width = 64
+    inner: Inner = 256
+
+    def config(self, vocabulary: int) -> BertConfig:
+        return BertConfig(
+            vocab_size=vocabulary,
+            hidden_size=self.width,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            intermediate_size=self.inner,
+            hidden_dropout_prob=self.dropout,
+            attention_probs_dropout_prob=self.dropout,
+            max_position_embeddings=self.positions,
+            pad_token_id=_PAD,
+        )
+
+
+class TinyDecoder(TinyOptions):
+    """A BART whose encoder, which is not used, has no layers."""
+
+    part: ClassVar[str] = "decoder"
+    folder: ClassVar[str] = "tiny-decoder"
+    tokens: ClassVar[dict[str, str]] = {"bos_token": "[CLS]", "eos_token": "[SEP]"}
+
+    width: Width = 128
+    inner: Inner = 512
+
+    def config(self, vocabulary: int) -> BartConfig:
+        # weights are drawn with a deviation of 1 / sqrt(width): with BART's 0.02, meant for a width
+        # of 768, a narrow decoder's cross-attention adds a twentieth of the vector it is given
+        return BartConfig(
+            vocab_size=vocabulary,
+            d_model=self.width,
+            encoder_layers=0,
+            decoder_layers=self.layers,
+            encoder_attention_heads=self.heads,
+            decoder_attention_heads=self.heads,
+            encoder_ffn_dim=self.inner,
+            decoder_ffn_dim=self.inner,
+            dropout=self.dropout,
+            attention_dropout=self.dropout,
+            max_position_embeddings=self.positions,
+            init_std=1 / math.sqrt(self.width),
+            pad_token_id=_PAD,
+            bos_token_id=_START,
+            eos_token_id=_END,
+            decoder_start_token_id=_START,
+            forced_eos_token_id=None,
+        )
+
+
+def count_words(texts: Iterable[str]) -> Counter[str]:
+    """Return lower-cased words and punctuation marks; what is learned depends on nothing else."""
+    normalise, split = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    words: Counter[str] = Counter()
+    for text in texts:
+        words.update(w for w, _ in split.pre_tokenize_str(normalise.normalize_str(text)))
+    return words
+
+
+def learn_tokenizer(words: Counter[str], size: int) -> Tokenizer:
+    """Return a tokenizer that lower-cases, splits, and puts [CLS] and [SEP] around a sentence.
+
+    Equal words give an equal vocabulary: the trainer numbers characters in the order of a hash map
+    and breaks ties by number, so two runs would disagree; naming every character up front as a
+    special token fixes the numbers. ``size`` is the most pieces, special tokens included.
+    """
+    letters = sorted({letter for word in words for letter in word})
+    fixed = [*SPECIAL_TOKENS, *letters, *(f"##{letter}" for letter in letters)]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=max(size, len(fixed)),
+        special_tokens=fixed,
+        initial_alphabet=letters,
+        show_progress=False,
+    )
+    learner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    # counts above a thousand change no merge that matters, and keep a large corpus fast
+    texts = (" ".join([word] * min(count, 1000)) for word, count in sorted(words.items()))
+    learner.train_from_iterator(texts, trainer)
+    tokenizer = Tokenizer(models.WordPiece(vocab=learner.get_vocab(), unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    ends = [(token, SPECIAL_TOKENS.index(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+    )
+    return tokenizer

@@ -1,24 +1,25 @@
-"""Sentences to token ids, and back."""
+"""Sentences to token ids, and back; padded tensors of them, with as little padding as possible.
+
+Legend: N = sentences, L = tokens of the longest sentence of a chunk.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 from transformers import AutoTokenizer
 
 from sentune.errors import InvalidValue
 
 
 class _HuggingFaceTokenizer:
-    """A tokenizer in a local folder.
-
-    Attributes:
-        path: of the folder.
-        size: number of token ids.
-    """
+    """A tokenizer in a local folder; ``size`` is the number of its token ids."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -31,11 +32,7 @@ class _HuggingFaceTokenizer:
 
 
 class Tokenizer(_HuggingFaceTokenizer):
-    """A Hugging Face tokenizer, reduced to what sentence encoders need.
-
-    Attributes:
-        pad_id: id of the padding token.
-    """
+    """A Hugging Face tokenizer, reduced to what sentence encoders need."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -47,20 +44,11 @@ class Tokenizer(_HuggingFaceTokenizer):
     def encode(
         self, texts: Sequence[str], max_length: int, *, special: bool = True
     ) -> list[np.ndarray]:
-        """Return token ids of each text, cut to ``max_length``, without padding.
-
-        Args:
-            special: with [CLS] and its like.
-        """
+        """Return token ids of each text, cut to ``max_length``; ``special``: [CLS] and its like."""
         if not texts:
             return []
         encoded = self._tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=max_length,
-            add_special_tokens=special,
-            return_attention_mask=False,
-            return_token_type_ids=False,
+            list(texts), truncation=True, max_length=max_length, add_special_tokens=special
         )
         return [np.asarray(ids, dtype=np.int32) for ids in encoded["input_ids"]]
 
@@ -99,3 +87,39 @@ class DecoderTokenizer(_HuggingFaceTokenizer):
             return []
         found = self._tokenizer.batch_decode([list(row) for row in ids], skip_special_tokens=True)
         return [" ".join(text.split()) for text in found]
+
+
+class Chunk(NamedTuple):
+    """Sentences that go through the encoder together: [N, L] ids padded on the right, and a mask.
+
+    The mask is 1 on tokens and 0 on padding.
+    """
+
+    input_ids: Tensor
+    attention_mask: Tensor
+
+    def to(self, device: torch.device) -> Chunk:
+        """Return the same chunk on another device."""
+        return Chunk(self.input_ids.to(device), self.attention_mask.to(device))
+
+
+def pad(rows: Sequence[np.ndarray], pad_id: int) -> Chunk:
+    """Return one chunk of token ids of any lengths."""
+    lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
+    mask = np.arange(lengths.max())[None, :] < lengths[:, None]
+    ids = np.full(mask.shape, pad_id, dtype=np.int64)
+    ids[mask] = np.concatenate(rows)
+    return Chunk(torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64)))
+
+
+def length_sorted_chunks(
+    rows: Sequence[np.ndarray], size: int, pad_id: int
+) -> tuple[list[Chunk], Tensor]:
+    """Return chunks of at most ``size`` sentences of like length, and the way back, ``restore``:
+    ``torch.cat(outputs)[restore]`` is in the order of ``rows``."""
+    lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
+    # longest first: what does not fit into memory fails at once and not at the last chunk
+    order = np.argsort(-lengths, kind="stable")
+    parts = np.array_split(order, -(-len(rows) // size)) if len(rows) else []
+    chunks = [pad([rows[i] for i in part], pad_id) for part in parts]
+    return chunks, torch.from_numpy(np.argsort(order, kind="stable"))

@@ -5,16 +5,19 @@ Legend: N = sentences, L = tokens, H = width of the encoder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding_bag
 from transformers import AutoConfig, AutoModel
 from transformers.utils import logging
 
+from sentune.encoders.tokenizing import Tokenizer
 from sentune.errors import InvalidValue
 
 Pooling = Literal["cls", "mean"]
@@ -24,11 +27,8 @@ _UNUSED = ("pooler.", "decoder.")
 class TextEncoder(nn.Module):
     """Sentence vectors from the last hidden states of a transformer.
 
-    Of an encoder-decoder (T5, BART) it is the encoder alone.
-
-    Attributes:
-        width: H.
-        max_length: most tokens of a sentence, special tokens included.
+    Of an encoder-decoder (T5, BART) it is the encoder alone. ``width`` is H; ``max_length`` is the
+    most tokens of a sentence, special tokens included.
     """
 
     def __init__(self, model: Any) -> None:
@@ -55,7 +55,6 @@ class TextEncoder(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Precision of the weights."""
         return next(self.parameters()).dtype
 
     def drops_out(self) -> bool:
@@ -93,6 +92,26 @@ def load(path: str) -> TextEncoder:
     model, missing = read_weights(AutoModel, path, attn_implementation="sdpa")
     require_all((key for key in missing if not key.startswith(_UNUSED)), path, "--encoder")
     return TextEncoder(model)
+
+
+def word_averages(path: str) -> Callable[[Sequence[str]], Tensor] | None:
+    """Return a function from N sentences to [N, H] averages of their tokens' input embeddings.
+
+    Special tokens are left out; a sentence without a token is a zero vector. None where the encoder
+    at ``path`` has no weights: it is trained from scratch.
+    """
+    if not read_config(path, "--encoder")[1]:
+        return None
+    encoder, tokenizer = load(path), Tokenizer(path)
+    vectors: Tensor = encoder.model.get_input_embeddings().weight.detach()
+
+    def average(sentences: Sequence[str]) -> Tensor:
+        ids = tokenizer.encode(sentences, encoder.max_length, special=False)
+        ends = torch.tensor([0, *map(len, ids)]).cumsum(0)
+        tokens = torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *ids]))
+        return embedding_bag(tokens, vectors, ends[:-1], mode="mean")
+
+    return average
 
 
 def read_config(path: str, option: str) -> tuple[Any, bool]:

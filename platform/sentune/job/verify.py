@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from sentune.corpora.fingerprint import Fingerprint
 from sentune.corpora.formats import FORMATS, open_rows
 from sentune.corpora.formats.arrow import MANIFEST as PREPARED
 from sentune.corpora.formats.spec import parse
-from sentune.corpora.schema import Kind
+from sentune.corpora.schema import Fingerprint, Kind
 from sentune.corpora.tokens import META
 from sentune.credentials import without_credentials
 from sentune.errors import SentuneError

@@ -1,7 +1,7 @@
 """Evaluation: a task is data, protocol and metrics."""
 
 from sentune.tasks.ambiguous import AmbiguousRte
-from sentune.tasks.base import Model, ModelTask, Result, Task
+from sentune.tasks.base import Model, ModelTask, Result, Task, evaluate
 from sentune.tasks.choose import (
     TASKS,
     kind_of,
@@ -13,14 +13,13 @@ from sentune.tasks.choose import (
 )
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import DirectionTask, bag_of_words_direction, entailment_pairs
-from sentune.tasks.evaluate import evaluate
-from sentune.tasks.family import evaluate_family
 from sentune.tasks.generation import Generation
 from sentune.tasks.references import References
 from sentune.tasks.retrieval import Retrieval
 from sentune.tasks.rte import Rte
 from sentune.tasks.sts import Sts
 from sentune.tasks.transfer import Transfer, TransferRelatedness
+from sentune.tasks.variants import evaluate_family
 
 __all__ = [
     "TASKS",

@@ -5,8 +5,6 @@ GumbelCSE sections 3.2 and 4.4.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -26,14 +24,12 @@ from sentune.readouts.three_way import (
     class_metrics,
     class_of,
 )
-from sentune.tasks.ambiguous_sweep import RangeFinder, sweep
+from sentune.tasks.ambiguous_sweep import OF_SETS, RangeFinder, sweep
 from sentune.tasks.base import Given, ParallelMap, Result, readout_of, require
-from sentune.tasks.interpretation import InterpretationTask
 from sentune.tasks.pairs import Pairs
-from sentune.tasks.references import References
+from sentune.tasks.references import InterpretationTask, References
 
 METRICS = ("macro_f1", *(f"f1_{name}" for name in CLASSES), "accuracy")
-OF_SETS = ("empty_sets", "self_probability", "references_per_sentence")
 
 
 class AmbiguousRte(InterpretationTask):
@@ -56,8 +52,7 @@ class AmbiguousRte(InterpretationTask):
 
     Args:
         references: of boxes; without them there are only the ``sen_`` metrics.
-        grids: of the readouts; by default the papers' and below, and every n of ``references``. An
-            empty grid for ``beta`` finds it exactly.
+        grids: as in ``InterpretationTask``; an empty one for ``beta`` finds it exactly.
         spread: runs the blocks of pairs.
 
     Raises:
@@ -90,10 +85,7 @@ class AmbiguousRte(InterpretationTask):
         """Without readouts they are swept; a missing one leaves out what needs it."""
         counts = np.bincount(self.gold, minlength=3).tolist()
         table = {"pairs": len(self.gold), **dict(zip(CLASSES, counts, strict=True))}
-        result = Result(
-            metrics=self.baselines(),
-            tables={f"{self.name}/counts.json": table},
-        )
+        result = Result(metrics=self.baselines(), tables={f"{self.name}/counts.json": table})
         self._judge_sentences(result, embeddings, geometry, readouts)
         if isinstance(geometry, Boxes):
             return self._judge_interpretations(result, embeddings, geometry, readouts)
@@ -101,7 +93,7 @@ class AmbiguousRte(InterpretationTask):
         return self.without(result, (*METRICS, *OF_SETS), reason)
 
     def baselines(self) -> dict[str, float]:
-        """Return the accuracy of the largest class, and the F1 of ``both`` of always saying it."""
+        """Return the share of the largest class, and the F1 of ``both`` of always saying it."""
         shares = np.bincount(self.gold, minlength=3) / len(self.gold)
         both = float(shares[BOTH])
         return {
@@ -116,16 +108,15 @@ class AmbiguousRte(InterpretationTask):
         own = embeddings[: len(self.pairs.sentences)].double()
         scores = self.pairs.compare(own, geometry.entails)
         if readouts is None:
-            beta: Any = best_split(scores, self.gold).beta
+            beta: float | None = float(best_split(scores, self.gold).beta)
         else:
             beta = readout_of(readouts, self.name, self.kind, "sen_beta")
         if beta is None:
             names = [f"sen_{metric}" for metric in METRICS]
             self.without(result, names, "no sen_beta is given: choose one on a development set")
             return
-        result.readouts[f"{self.name}/sen_beta"] = float(beta)
-        predicted = np.where(scores > float(beta), ENTAILMENT, NON_ENTAILMENT)
-        self._score(result, "sen_", predicted)
+        result.readouts[f"{self.name}/sen_beta"] = beta
+        self._score(result, "sen_", np.where(scores > beta, ENTAILMENT, NON_ENTAILMENT))
 
     def _judge_interpretations(
         self, result: Result, embeddings: Tensor, boxes: Boxes, readouts: Given
@@ -147,8 +138,7 @@ class AmbiguousRte(InterpretationTask):
         )
         swept = sweep(f"{self.name}/macro_f1", finder, self.gold, self.spread)
         self._score(result, "", swept.predicted)
-        found = zip(OF_SETS, swept.of_sets, strict=True)
-        result.metrics |= {f"{self.name}/{metric}": value for metric, value in found}
+        result.metrics |= {f"{self.name}/{name}": x for name, x in swept.of_sets.items()}
         result.tables[f"{self.name}/coverage.json"] = swept.coverage
         self.add(result, swept.sweep, readouts)
         return result

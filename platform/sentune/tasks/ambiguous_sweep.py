@@ -29,10 +29,11 @@ from sentune.readouts.grid import Grid
 from sentune.readouts.sweep import Sweep
 from sentune.readouts.three_way import best_beta, decide, macro_f1
 from sentune.tasks.base import ParallelMap
-from sentune.tasks.interpretation import AXES, allowed_alphas
+from sentune.tasks.references import AXES, allowed_alphas
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float32] | NDArray[np.float64]
+OF_SETS = ("empty_sets", "self_probability", "references_per_sentence")
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 MOST_EMPTY = 0.5
 """Share of sentences without a reference above which a combination is not chosen: most pairs are
@@ -51,14 +52,14 @@ class AmbiguousSweepResult:
 
     Attributes:
         predicted: [N] classes.
-        of_sets: share of empty U, mean P(b | b), mean |U|, over the distinct sentences.
+        of_sets: ``OF_SETS`` -> share of empty U, mean P(b | b), mean |U| of distinct sentences.
         coverage: intersection -> shares of sentences without a reference above each alpha, and
             quantiles of P(b | b), as JSON types.
     """
 
     sweep: Sweep
     predicted: Rows
-    of_sets: tuple[float, float, float]
+    of_sets: dict[str, float]
     coverage: dict[str, Any]
 
 
@@ -80,15 +81,12 @@ def sweep(
     best, pair = found[x], finder.allowed.index((alphas[0], alphas[1]))
     low, high = _probabilities(best.low[n, pair]), _probabilities(best.high[n, pair])
     members = best.members[:, n, pair]
+    means = np.mean(members == 0), best.own.mean(dtype=np.float64), members.mean()
     names = table.axes["intersection"]
     return AmbiguousSweepResult(
         sweep=table,
         predicted=decide(low, high, float(table.chosen["beta"])),
-        of_sets=(
-            float(np.mean(members == 0)),
-            float(best.own.mean(dtype=np.float64)),
-            float(members.mean()),
-        ),
+        of_sets=dict(zip(OF_SETS, map(float, means), strict=True)),
         coverage={str(k): _coverage(c, finder) for k, c in zip(names, found, strict=True)},
     )
 

@@ -1,4 +1,4 @@
-"""What an evaluation task is: data, protocol and metrics."""
+"""What an evaluation task is: data, protocol and metrics; and how tasks are run on a model."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from itertools import chain, count
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sentune.beats import beat
 from sentune.corpora.schema import Corpus, Kind
-from sentune.errors import CorpusError
+from sentune.errors import CorpusError, TrialFailed
 from sentune.geometry.base import Geometry
 
 Given: TypeAlias = Mapping[str, Any] | None
@@ -43,11 +45,8 @@ class Result:
 
     def update(self, other: Result) -> None:
         """Take over everything that ``other`` found."""
-        self.metrics.update(other.metrics)
-        self.readouts.update(other.readouts)
-        self.tables.update(other.tables)
-        self.hits.update(other.hits)
-        self.skipped.update(other.skipped)
+        for name, found in vars(other).items():
+            getattr(self, name).update(found)
 
 
 class Task(Protocol):
@@ -80,7 +79,6 @@ class Model:
 
     Attributes:
         embed: embeddings that ``geometry`` compares.
-        geometry: compares them.
         features: embeddings for a linear classifier on top, where they differ from ``embed``.
         generate: carries out an operation and decodes the result; None without a decoder.
     """
@@ -123,3 +121,50 @@ def require(corpus: Corpus, kind: Kind, task: str) -> None:
     """Raise a CorpusError where the corpus is not of the kind that a task needs."""
     if corpus.kind is not kind:
         raise CorpusError(corpus.spec, f"{task} needs {kind.value}, not {corpus.kind.value}")
+
+
+def evaluate(
+    tasks: Sequence[Task | ModelTask],
+    embed: Embed,
+    geometry: Geometry,
+    readouts: Given = None,
+    *,
+    features: Embed | None = None,
+    generate: Generate | None = None,
+) -> Result:
+    """Return metrics, readouts and tables of all tasks.
+
+    Args:
+        tasks: with distinct names.
+        embed: called once for all tasks that compare embeddings.
+        readouts: None to sweep them (development set), or the values to apply (test set).
+        features, generate: as in ``sentune.tasks.base.Model``.
+
+    Raises:
+        TrialFailed: an embedding is not finite; the message shows a sentence.
+    """
+    model = Model(embed=embed, geometry=geometry, features=features, generate=generate)
+    needs = {t.name: t.sentences() for t in tasks if not isinstance(t, ModelTask)}
+    row = {s: i for i, s in enumerate(dict.fromkeys(s for need in needs.values() for s in need))}
+    result = Result()
+    with torch.no_grad():
+        embeddings = finite(embed(list(row)), list(row)) if row else torch.zeros(0)
+        for done, task in enumerate(sorted(tasks, key=lambda t: isinstance(t, ModelTask))):
+            beat("validating", done=done, total=len(tasks))
+            if isinstance(task, ModelTask):
+                result.update(task.run(model, readouts))
+                continue
+            chosen = torch.tensor([row[s] for s in needs[task.name]], device=embeddings.device)
+            result.update(task.evaluate(embeddings[chosen], geometry, readouts))
+    return result
+
+
+def finite(embeddings: Tensor, sentences: Sequence[str]) -> Tensor:
+    """Return the embeddings as they are; a ``TrialFailed`` with a sentence if one is not finite."""
+    bad = (~torch.isfinite(embeddings).all(dim=1)).nonzero().flatten().tolist()
+    if bad:
+        raise TrialFailed(
+            f"{len(bad)} of {len(sentences)} embeddings are not finite, "
+            f"the first that of {sentences[bad[0]]!r}"
+        )
+    return embeddings

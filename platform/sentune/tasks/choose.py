@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -41,12 +41,6 @@ TASKS: dict[str, Kind] = {
     **{task: kind for kind, task in POSES.items()},
     **TRANSFER,
 }
-
-
-class Make(Protocol):
-    """Makes a task of a corpus under a name."""
-
-    def __call__(self, corpus: Corpus, name: str) -> Task | ModelTask: ...
 
 
 def tasks_for(
@@ -93,7 +87,7 @@ def make_tasks(
         InvalidValue: there is no such kind of task.
         CorpusError: the corpus cannot pose the task.
     """
-    makers: dict[str, Make] = {
+    makers: dict[str, Any] = {
         "rte": Rte,
         "direction": partial(DirectionTask, exclude=exclude),
         "ambiguous-rte": partial(AmbiguousRte, references=references, grids=grids, spread=spread),
@@ -101,25 +95,19 @@ def make_tasks(
         "sts": Sts,
         "retrieval": Retrieval,
     }
-    for name, of in TRANSFER.items():
-        makers[name] = Transfer if of is Kind.CLASSIFIED else TransferRelatedness
-    made: list[Task | ModelTask] = []
+    for task, of in TRANSFER.items():
+        makers[task] = Transfer if of is Kind.CLASSIFIED else TransferRelatedness
     operations = [corpus for kind, corpus in wanted if kind == "generation"]
-    if operations:
-        made.append(Generation(operations))
+    made: list[Task | ModelTask] = [Generation(operations)] if operations else []
     for kind, corpus in wanted:
         if kind == "generation":
             continue
-        if kind not in TASKS:
-            own: Any = find_own(kind, TASKS)
-            makers[kind], name = own, own.kind
-        else:
-            name = kind
-        year = re.search(r"20(\d\d)", corpus.spec) if corpus.spec.startswith("sts:") else None
+        maker: Any = makers[kind] if kind in TASKS else find_own(kind, TASKS)
+        name = kind if kind in TASKS else maker.kind
         names = [name, f"{name}-{corpus.spec.partition(':')[0]}"]
-        if year and kind == "sts":
+        if kind == "sts" and (year := re.search(r"^sts:.*?20(\d\d)", corpus.spec, re.DOTALL)):
             names = [f"sts{year[1]}"]
-        made.append(makers[kind](corpus, free_name(names, {task.name for task in made})))
+        made.append(maker(corpus, free_name(names, {task.name for task in made})))
     return made
 
 

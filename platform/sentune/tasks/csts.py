@@ -5,8 +5,6 @@ Deshpande et al. (2023); GumbelCSE section 4.5. Legend: N = pairs, D = packed wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -19,10 +17,9 @@ from sentune.readouts.grid import Grids
 from sentune.readouts.interpretation import ALPHA_1, ALPHA_2, INTERSECTION
 from sentune.tasks.base import Given, Result, require
 from sentune.tasks.csts_sweep import Views, sweep
-from sentune.tasks.interpretation import InterpretationTask
 from sentune.tasks.pairs import Pairs, symmetric_similarity
-from sentune.tasks.references import References
-from sentune.tasks.sts import METRICS, correlations
+from sentune.tasks.references import InterpretationTask, References
+from sentune.tasks.sts import METRICS, add_correlations
 
 Floats = NDArray[np.float64]
 SAME = "all similarities are the same, so nothing is ranked: counted as 0"
@@ -43,10 +40,7 @@ class Csts(InterpretationTask):
     the best Spearman correlation. Alphas of ambiguous entailment are not taken. A correlation is
     undefined where all similarities are the same: it counts as 0 and is among the skipped.
 
-    Args:
-        references: of boxes; without them there is no metric with the condition.
-        grids: of the readouts; by default the papers' and below, and every n of ``references``.
-        separator: between a sentence and its condition.
+    Without references there is no metric with the condition for boxes.
 
     Raises:
         CorpusError: the corpus has no conditioned pairs, or they all have the same score.
@@ -62,7 +56,6 @@ class Csts(InterpretationTask):
         *,
         references: References | None = None,
         grids: Grids | None = None,
-        separator: str = " [SEP] ",
     ) -> None:
         require(corpus, Kind.CONDITIONED_PAIRS, name)
         columns = corpus.table.to_pydict()
@@ -72,13 +65,10 @@ class Csts(InterpretationTask):
         self.conditions: tuple[str, ...] = tuple(columns["condition"])
         sides = columns["sentence1"], columns["sentence2"]
         self.pairs = Pairs(*map(tuple, sides))
-        self.joined = Pairs(*(self._joined(side, separator) for side in sides))
+        of_sides = (zip(side, self.conditions, strict=True) for side in sides)
+        self.joined = Pairs(*(tuple(f"{s} [SEP] {c}" for s, c in of) for of in of_sides))
         parts = (*self.pairs.sentences, *self.conditions, *self.joined.sentences)
         super().__init__(name, parts, references, grids)
-
-    def _joined(self, side: Sequence[str], separator: str) -> tuple[str, ...]:
-        both = zip(side, self.conditions, strict=True)
-        return tuple(f"{sentence}{separator}{condition}" for sentence, condition in both)
 
     def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
         """Without readouts they are swept; a missing one leaves out what needs it."""
@@ -118,9 +108,5 @@ class Csts(InterpretationTask):
         return pairs.compare(embeddings[rows].double(), symmetric_similarity(geometry))
 
     def _correlate(self, result: Result, prefix: str, similarities: Floats) -> None:
-        for metric in METRICS:
-            name = f"{self.name}/{prefix}{metric}"
-            value = float(correlations(similarities[None], self.scores, metric)[0])
-            result.metrics[name] = 0.0 if np.isnan(value) else value
-            if np.isnan(value):
-                result.skipped[name] = SAME
+        names = add_correlations(result, f"{self.name}/{prefix}", similarities, self.scores)
+        result.skipped |= dict.fromkeys(names, SAME)

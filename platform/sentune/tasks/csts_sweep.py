@@ -33,8 +33,8 @@ from sentune.geometry.interpretations.nearest import (
 from sentune.readouts.cells import Cells
 from sentune.readouts.grid import Grid
 from sentune.readouts.sweep import Sweep
-from sentune.tasks.interpretation import AXES, allowed_alphas
 from sentune.tasks.pairs import CHUNK
+from sentune.tasks.references import AXES, allowed_alphas
 from sentune.tasks.sts import correlations
 
 Integers = NDArray[np.int64]
@@ -43,12 +43,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CstsSweepResult:
-    """A sweep, and what its best combination gave.
+    """A sweep, and what its best combination gave: [N] similarities, and counts.
 
-    Attributes:
-        similarities: [N].
-        counts: of distinct sentences and of references, interpretations of a sentence (their mean
-            number), and the share of sentences that have none.
+    These are of distinct sentences and of references, of interpretations of a sentence (their mean
+    number), and the share of sentences that have none.
     """
 
     sweep: Sweep
@@ -111,7 +109,6 @@ class Views:
     """The distinct (sentence, condition) of N conditioned pairs, as rows of embeddings.
 
     Attributes:
-        first, second: [N] rows.
         sentence, condition: [V] rows, ordered by sentence.
         of: [2, N] the views of the first and of the second sentences.
     """
@@ -138,9 +135,9 @@ class Choices:
     kept: Integers
 
     def of(self, cells: slice, prefix: int) -> Integers:
-        """[V]: the best reference in a block of cells and up to a prefix; -1 where there is none.
+        """[V]: the best reference in a block of cells and up to a prefix, the first of equal ones.
 
-        The first of equally good ones, in the order of the references.
+        -1 where there is none.
         """
         values, rows = (
             table[:, cells, : prefix + 1].reshape(len(table), -1)

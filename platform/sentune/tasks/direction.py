@@ -44,9 +44,8 @@ def entailment_pairs(corpus: Corpus, exclude: Exclude = "both-ways") -> list[tup
     if corpus.kind is Kind.TRIPLETS:
         return list(zip(columns["anchor"], columns["positive"], strict=True))
     if corpus.kind is not Kind.LABELLED_PAIRS:
-        raise CorpusError(
-            corpus.spec, f"{corpus.kind.value} do not say which pairs are entailments"
-        )
+        reason = f"{corpus.kind.value} do not say which pairs are entailments"
+        raise CorpusError(corpus.spec, reason)
     names = ("premise", "hypothesis", "label", "reverse_label")
     return [
         (premise, hypothesis)
@@ -115,12 +114,9 @@ class DirectionTask:
         }
         sizes = {stratum: int(chosen.sum()) for stratum, chosen in self.strata.items()}
         counts = {"pairs": len(self.pairs), "exclude": self.exclude, **sizes}
-        return Result(
-            metrics=metrics,
-            hits=hits,
-            readouts={f"{self.name}/by": by},
-            tables={f"{self.name}/counts.json": counts},
-        )
+        tables = {f"{self.name}/counts.json": counts}
+        readouts = {f"{self.name}/by": by}
+        return Result(metrics=metrics, hits=hits, readouts=readouts, tables=tables)
 
     def _rule(self, right: Mapping[str, NDArray[np.float64]], readouts: Given) -> str:
         """The better rule where it is to be chosen, else the given one, else the papers' own."""

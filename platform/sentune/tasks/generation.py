@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS, Corpus, Kind
-from sentune.errors import CorpusError, InvalidValue, TrialFailed
+from sentune.errors import InvalidValue, TrialFailed
 from sentune.tasks.base import Given, Model, Result, free_name, require
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
@@ -27,12 +27,9 @@ INTERPRETED = ("fusion", "difference", "compression")
 
 @dataclass(frozen=True, kw_only=True)
 class Items:
-    """The N items of one operation in one corpus.
+    """The N items of one operation in one corpus; ``seconds`` is None where it takes one sentence.
 
-    Attributes:
-        name: of its metrics: the operation, or ``compression-gigaword`` in a second corpus.
-        firsts, seconds: the sentences; ``seconds`` is None where the operation takes one.
-        targets: what should come out.
+    ``name`` is that of its metrics: the operation, or ``compression-gigaword`` in a second corpus.
     """
 
     name: str
@@ -69,35 +66,21 @@ class Generation:
     Args:
         corpora: of operations.
         name: of the means.
-        limit: at most so many items, the first, of each operation in each corpus.
 
     Raises:
-        CorpusError: a corpus is not of operations, or has an unknown one, or one with the wrong
-            number of sentences.
-        InvalidValue: no corpora, or a limit below 1.
+        CorpusError: a corpus is not of operations.
+        InvalidValue: no corpora.
     """
 
     kind = "generation"
 
-    def __init__(
-        self, corpora: Sequence[Corpus], name: str = kind, *, limit: int | None = None
-    ) -> None:
+    def __init__(self, corpora: Sequence[Corpus], name: str = kind) -> None:
         if not corpora:
             raise InvalidValue("corpora", list(corpora), "give at least one of operations")
-        if limit is not None and limit < 1:
-            raise InvalidValue("limit", limit, "use at least 1, or None for all items")
         self.name = name
         self.items: list[Items] = []
         for corpus in corpora:
-            taken = {items.name for items in self.items}
-            self.items += _items(corpus, taken, limit)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all metrics."""
-        parts = [items.name for items in self.items]
-        means = [self.name] if _mean_of(self.items) else []
-        return tuple(f"{part}/{rouge}" for part in (*parts, *means) for rouge in ROUGE)
+            self.items += _items(corpus, {items.name for items in self.items})
 
     def run(self, model: Model, readouts: Given = None) -> Result:
         """Generates and scores; there is no readout. All is skipped for a model that cannot."""
@@ -168,15 +151,13 @@ def _named(name: str, prefix: str, values: Iterable[float]) -> dict[str, float]:
     return {f"{name}/{prefix}{rouge}": float(v) for rouge, v in zip(ROUGE, values, strict=True)}
 
 
-def _items(corpus: Corpus, taken: set[str], limit: int | None) -> list[Items]:
+def _items(corpus: Corpus, taken: set[str]) -> list[Items]:
     """Return a corpus's items by operation, in the order of ``OPERATIONS``."""
     require(corpus, Kind.OPERATIONS, "generation")
     rows: dict[str, list[tuple[str, str | None, str]]] = {name: [] for name in OPERATIONS}
     columns = zip(*corpus.table.to_pydict().values(), strict=True)
-    for line, (operation, first, second, target) in enumerate(columns, start=1):
-        _check(corpus, line, operation, second)
-        if limit is None or len(rows[operation]) < limit:
-            rows[operation].append((first, second, target))
+    for operation, first, second, target in columns:
+        rows[operation].append((first, second, target))
     return [
         Items(
             name=free_name((operation, f"{operation}-{corpus.spec.partition(':')[0]}"), taken),
@@ -188,12 +169,3 @@ def _items(corpus: Corpus, taken: set[str], limit: int | None) -> list[Items]:
         for operation, found in rows.items()
         if found
     ]
-
-
-def _check(corpus: Corpus, line: int, operation: str, second: str | None) -> None:
-    if operation not in OPERATIONS:
-        reason = f"unknown operation {operation!r}; there are {', '.join(OPERATIONS)}"
-        raise CorpusError(corpus.spec, reason, line=line)
-    if (second is not None) != (operation in PAIR_OPERATIONS):
-        needed = "two sentences" if second is None else "one sentence"
-        raise CorpusError(corpus.spec, f"{operation} takes {needed}", line=line)

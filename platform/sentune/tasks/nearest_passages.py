@@ -30,11 +30,9 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class Hits:
-    """The nearest passages of Q queries, the nearest first.
+    """The nearest passages of Q queries, the nearest first: [Q, K] similarities, and their places.
 
-    Attributes:
-        scores: [Q, K] similarities, -inf where there are fewer than K passages.
-        places: [Q, K] places in the corpus, from 0; ``NOTHING`` where there are fewer.
+    Places in the corpus count from 0. Where there are fewer than K, they are -inf and ``NOTHING``.
     """
 
     scores: Tensor
@@ -51,7 +49,6 @@ class NearestPassages:
 
     Args:
         queries: [Q, D] packed embeddings.
-        geometry: of queries and passages.
         depth: K.
         score: of [Q, D] and [P, D], [Q, P]; None: the similarity.
 

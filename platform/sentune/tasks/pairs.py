@@ -16,12 +16,7 @@ Compare = Callable[[Tensor, Tensor], Tensor]
 
 
 class Pairs:
-    """N sentence pairs over S distinct sentences.
-
-    Attributes:
-        first, second: the sentences of each pair.
-        sentences: the distinct ones, in order of first appearance.
-    """
+    """N sentence pairs over S distinct sentences, which are in order of first appearance."""
 
     def __init__(self, first: tuple[str, ...], second: tuple[str, ...]) -> None:
         self.first, self.second = first, second

@@ -1,28 +1,33 @@
-"""The reference sentences of interpretation embeddings, for several n at once.
+"""The reference sentences of interpretation embeddings, and what the tasks on these share.
 
-GumbelCSE sections 4.4 and 5: the sentences of n triplets drawn from the training set, without
-duplicates. Here the n are prefixes of one shuffled list, so that a larger n contains the smaller
-ones and one pass over the references serves them all.
+GumbelCSE sections 3.2, 4.4, 4.5 and 5: the sentences of n triplets drawn from the training set,
+without duplicates. Here the n are prefixes of one shuffled list, so that a larger n contains the
+smaller ones and one pass over the references serves them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import product
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from sentune.corpora.batches import drawn_rows
 from sentune.errors import InvalidValue
+from sentune.readouts.grid import Grid, Grids, Readout, grid_of
+from sentune.readouts.sweep import SWEEP_FILE, Sweep
+from sentune.tasks.base import Given, Result, readout_of
 
-# Columns of sentences, of every kind of corpus. Not labels, and not the condition of C-STS, which
-# names what to compare two sentences by.
 SENTENCES = (
     "anchor", "positive", "negative", "premise", "hypothesis", "sentence1", "sentence2", "text",
 )  # fmt: skip
+"""Columns of sentences. Not the condition of C-STS, which names what to compare them by."""
 
 
 class RowSource(Protocol):
@@ -98,3 +103,95 @@ def _usable(counts: Sequence[int], most: int) -> tuple[int, ...]:
     if not counts or min(counts) < 1:
         raise InvalidValue("references", list(counts), "give numbers of rows, each at least 1")
     return tuple(sorted({min(count, most) for count in counts}))
+
+
+AXES = ("intersection", "references", "alpha_1", "alpha_2")
+
+
+class InterpretationTask:
+    """A task that compares sentences by their overlaps with reference sentences.
+
+    Attributes:
+        swept: its readouts beside the number of references.
+
+    Args:
+        sentences: that it needs beside the references.
+        references: None leaves out what needs interpretations.
+        grids: of the readouts; by default the papers' and below, and every n of ``references``.
+    """
+
+    kind: ClassVar[str]
+    swept: ClassVar[tuple[Readout, ...]]
+
+    def __init__(
+        self,
+        name: str,
+        sentences: Iterable[str],
+        references: References | None,
+        grids: Grids | None,
+    ) -> None:
+        self.name, self.grids = name, grids or {}
+        self.references = references or References((), {})
+        needed = dict.fromkeys((*sentences, *self.references.sentences))
+        self._row = {sentence: row for row, sentence in enumerate(needed)}
+
+    def sentences(self) -> list[str]:
+        """Return the distinct sentences, the references last."""
+        return list(self._row)
+
+    def rows(self, sentences: Iterable[str], embeddings: Tensor) -> Tensor:
+        """Return the rows of the sentences among the embeddings, on their device."""
+        return torch.tensor([self._row[s] for s in sentences], device=embeddings.device)
+
+    def grids_or_reason(self, readouts: Given) -> dict[str, Grid] | str:
+        """Return what is swept, or the given value of each readout; why not, where one is missing.
+
+        Raises:
+            InvalidValue: references were not drawn for an n that is asked for.
+        """
+        if not self.references.sentences:
+            return "there are no reference sentences for interpretations"
+        if readouts is None:
+            grids = {readout.name: grid_of(readout, self.grids) for readout in self.swept}
+            grids["references"] = self.grids.get("references", self.references.counts)
+        else:
+            names = ["references", *(readout.name for readout in self.swept)]
+            found = {name: readout_of(readouts, self.name, self.kind, name) for name in names}
+            grids = {name: (value,) for name, value in found.items() if value is not None}
+            if len(grids) < len(found):
+                return f"{', '.join(found)} are not all given: choose them on a development set"
+        within = self.references.within([int(n) for n in grids["references"]])
+        return grids | {"references": within}
+
+    def without(self, result: Result, metrics: Iterable[str], reason: str) -> Result:
+        """Return the result with the reason why these metrics are not in it."""
+        result.skipped |= {f"{self.name}/{metric}": reason for metric in metrics}
+        return result
+
+    def references_within(
+        self, grids: Mapping[str, Grid], embeddings: Tensor
+    ) -> tuple[Tensor, tuple[int, ...]]:
+        """Return [R, D], the references of the largest n of the grids, and how many each n has."""
+        sizes = tuple(self.references.sizes[int(n)] for n in grids["references"])
+        return embeddings[self.rows(self.references.sentences[: sizes[-1]], embeddings)], sizes
+
+    def add(self, result: Result, sweep: Sweep, readouts: Given) -> None:
+        """Add the readouts, and the table of the sweep where it has chosen them."""
+        chosen = sweep.chosen.items()
+        result.readouts |= {f"{self.name}/{readout}": value for readout, value in chosen}
+        if readouts is None:
+            result.tables[f"{self.name}/{SWEEP_FILE}"] = sweep.to_table()
+
+
+def allowed_alphas(grids: Mapping[str, Grid]) -> list[tuple[int, int]]:
+    """Return the places in the grids of alpha_1 and alpha_2 where the first is the smaller one.
+
+    Raises:
+        InvalidValue: no alpha_1 is below an alpha_2.
+    """
+    low, high = grids["alpha_1"], grids["alpha_2"]
+    places = product(range(len(low)), range(len(high)))
+    allowed = [(i, j) for i, j in places if float(low[i]) < float(high[j])]
+    if not allowed:
+        raise InvalidValue("alpha_1", list(low), f"none is below an alpha_2 ({list(high)})")
+    return allowed

@@ -5,7 +5,7 @@ InterSent sections 3.6 (MRR@10 and recall@10 on Quora's questions) and 4.1 (reca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from sentune.beats import beat
 from sentune.corpora.formats.beir import corpus_file, passage_log, passages
 from sentune.corpora.schema import Corpus, Kind
-from sentune.errors import CorpusError, InvalidValue
-from sentune.tasks.base import Given, Model, Result, require
-from sentune.tasks.evaluate import finite
+from sentune.errors import CorpusError
+from sentune.tasks.base import Given, Model, Result, finite, require
 from sentune.tasks.nearest_passages import NearestPassages
 
+METRICS = ("mrr@10", "recall@10", "recall@100")
 DEPTH = 100
-
-Passage = tuple[str, str]
+BLOCK = 8192
+"""Passages that are encoded at once."""
 
 
 class Retrieval:
@@ -34,39 +34,24 @@ class Retrieval:
     holds queries x 100 hits and one block. Equally similar passages rank in the order of the file.
 
     A relevant passage that the file lacks counts as not found, as in BEIR (trec_eval). The table
-    ``NAME/counts.json`` tells how many there are, with all other counts.
-
-    Args:
-        corpus: of queries, from a ``beir:`` folder.
-        name: first part of the metrics' names.
-        block: passages encoded at once.
-        keep_identical: whether a passage with the query's own id may be a hit. BEIR leaves it out
-            (``ignore_identical_ids``): in Quora and ArguAna queries are passages themselves.
+    ``NAME/counts.json`` tells how many there are, with all other counts. A passage with the query's
+    own id is no hit, as in BEIR (``ignore_identical_ids``): in Quora and ArguAna queries are
+    passages themselves.
 
     Raises:
         CorpusError: the corpus has no queries, or no folder of passages.
-        InvalidValue: the queries are not from a ``beir:`` folder, or a block below 1.
+        InvalidValue: the queries are not from a ``beir:`` folder.
     """
 
     kind = "retrieval"
 
-    def __init__(
-        self, corpus: Corpus, name: str = kind, block: int = 8192, keep_identical: bool = False
-    ) -> None:
+    def __init__(self, corpus: Corpus, name: str = kind) -> None:
         require(corpus, Kind.QUERIES, name)
-        if block < 1:
-            raise InvalidValue("block", block, "encode at least 1 passage at once")
         columns = corpus.table.to_pydict()
-        self.name, self.block, self.keep_identical = name, block, keep_identical
-        self.corpus, self._file = corpus.spec, corpus_file(corpus.spec)
+        self.name, self.corpus, self._file = name, corpus.spec, corpus_file(corpus.spec)
         self.ids: list[str] = columns["id"]
         self.queries: list[str] = columns["query"]
         self.relevant: list[list[str]] = columns["relevant"]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all metrics."""
-        return tuple(f"{self.name}/{metric}" for metric in ("mrr@10", "recall@10", "recall@100"))
 
     def run(self, model: Model, readouts: Given = None) -> Result:
         """Encode queries and passages and rank; there is no readout.
@@ -80,10 +65,11 @@ class Retrieval:
         search = NearestPassages(embedded, model.geometry, depth=DEPTH)
         log = passage_log(self.corpus)
         wanted = {name for names in self.relevant for name in names}
-        own = {} if self.keep_identical else {name: q for q, name in enumerate(self.ids)}
+        own = {name: query for query, name in enumerate(self.ids)}
         places: dict[str, int] = {}  # of the relevant passages that came
         left_out = 0
-        for block in _blocks(passages(self.corpus, log), self.block):
+        source = passages(self.corpus, log)
+        while block := list(islice(source, BLOCK)):
             beat()
             hidden = []  # (query, place) of the passages that have a query's own id
             for place, (name, _) in enumerate(block, search.seen):
@@ -115,7 +101,7 @@ class Retrieval:
         return Result(metrics=self._metrics(hits, places), tables=tables)
 
     def _metrics(self, hits: NDArray[np.int64], places: Mapping[str, int]) -> dict[str, float]:
-        """[Q, K] places of the hits -> the metrics."""
+        """Return the metrics of [Q, K] places of the hits."""
         sizes = np.array([len(names) for names in self.relevant])
         wanted = ([places[n] for n in names if n in places] for names in self.relevant)
         right = np.array([np.isin(*sides) for sides in zip(hits, wanted, strict=True)])
@@ -125,10 +111,5 @@ class Retrieval:
             right[:, :10].sum(axis=1) / sizes,
             right.sum(axis=1) / sizes,
         )
-        return {name: float(v.mean()) for name, v in zip(self.names, values, strict=True)}
-
-
-def _blocks(items: Iterable[Passage], size: int) -> Iterator[list[Passage]]:
-    source = iter(items)
-    while block := list(islice(source, size)):
-        yield block
+        means = zip(METRICS, values, strict=True)
+        return {f"{self.name}/{metric}": float(v.mean()) for metric, v in means}

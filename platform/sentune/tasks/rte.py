@@ -6,8 +6,6 @@ pair is an entailment where its score exceeds a threshold chosen on the developm
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -63,18 +61,17 @@ class Rte:
                 f"{self.name}/counts.json": counts,
             },
         )
+        accuracy = f"{self.name}/accuracy"
         if readouts is None:
-            threshold: Any = best_threshold(scores, self.positive).value
+            threshold: float | None = best_threshold(scores, self.positive).value
         else:
             threshold = readout_of(readouts, self.name, self.kind, "threshold")
         if threshold is None:
-            reason = "no threshold is given: choose one on a development set"
-            result.skipped[f"{self.name}/accuracy"] = reason
+            result.skipped[accuracy] = "no threshold is given: choose one on a development set"
             return result
         result.readouts[f"{self.name}/threshold"] = float(threshold)
-        accuracy = f"{self.name}/accuracy"
         result.metrics[accuracy] = accuracy_at(float(threshold), scores, self.positive)
-        result.hits[accuracy] = ((scores > float(threshold)) == self.positive).astype(np.float64)
+        result.hits[accuracy] = ((scores > threshold) == self.positive).astype(np.float64)
         return result
 
     def rules(self) -> dict[str, NDArray[np.float64]]:

@@ -50,13 +50,6 @@ class Sts:
         named = dict.fromkeys(subset for subset in columns["subset"] if subset is not None)
         self.subsets = {subset: np.flatnonzero(subsets == subset) for subset in named}
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all metrics."""
-        parts = [f"{subset}/{metric}" for subset in self.subsets for metric in METRICS]
-        means = [f"{metric}_{mean}" for metric in METRICS for mean in ("mean", "weighted_mean")]
-        return tuple(f"{self.name}/{m}" for m in (*METRICS, *parts, *(means if parts else ())))
-
     def sentences(self) -> list[str]:
         """Distinct sentences of both sides."""
         return list(self.pairs.sentences)
@@ -86,17 +79,27 @@ class Sts:
         """[V, N] similarities -> [V] correlations over all pairs; undefined ones are 0."""
         if metric not in METRICS:
             raise InvalidValue("metric", metric, f"choose one of {', '.join(METRICS)}")
-        if similarities.ndim != 2 or similarities.shape[1] != len(self.pairs):
-            fix = f"give [V, {len(self.pairs)}], a row for each variant"
-            raise InvalidValue("similarities", similarities.shape, fix)
         return np.nan_to_num(correlations(similarities, self.scores, metric), nan=0.0)
 
     def _correlate(self, found: Result, name: str, similarities: Floats, scores: Floats) -> None:
-        for metric in METRICS:
-            value = correlations(similarities[None], scores, metric)[0]
-            found.metrics[f"{name}/{metric}"] = 0.0 if np.isnan(value) else float(value)
-            if np.isnan(value):
-                found.skipped[name] = _undefined(similarities, scores)
+        if not add_correlations(found, f"{name}/", similarities, scores):
+            return
+        reason = "some similarities are not finite: what is undefined for it counts as 0"
+        if np.isfinite(similarities).all():
+            what = "scores" if np.ptp(scores) == 0 else "similarities"
+            reason = f"all {what} are the same, so nothing is ranked: counted as 0"
+        found.skipped[name] = reason
+
+
+def add_correlations(found: Result, prefix: str, similarities: Floats, scores: Floats) -> list[str]:
+    """Add both correlations of [N] similarities with scores; return the undefined ones, now 0."""
+    undefined = []
+    for metric in METRICS:
+        value = correlations(similarities[None], scores, metric)[0]
+        found.metrics[f"{prefix}{metric}"] = float(np.nan_to_num(value))
+        if np.isnan(value):
+            undefined.append(f"{prefix}{metric}")
+    return undefined
 
 
 def correlations(similarities: Floats, scores: Floats, metric: str) -> Floats:
@@ -124,10 +127,3 @@ def _unit(rows: Floats) -> Floats:
         scaled = centred / np.abs(centred).max(axis=1, keepdims=True)
         scaled = scaled / np.linalg.norm(scaled, axis=1, keepdims=True)
     return np.where(constant, np.nan, scaled)
-
-
-def _undefined(similarities: Floats, scores: Floats) -> str:
-    if not np.isfinite(similarities).all():
-        return "some similarities are not finite: what is undefined for it counts as 0"
-    what = "scores" if np.ptp(scores) == 0 else "similarities"
-    return f"all {what} are the same, so nothing is ranked: counted as 0"

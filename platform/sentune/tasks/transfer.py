@@ -9,28 +9,30 @@ import numpy as np
 from sentune.corpora.formats import senteval
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
-from sentune.tasks.base import Given, Model, Result, require
-from sentune.tasks.evaluate import finite
-from sentune.tasks.sts import METRICS, correlations
-from sentune.tasks.transfer_protocols import (
+from sentune.tasks.base import Given, Model, Result, finite, require
+from sentune.tasks.sts import add_correlations
+from sentune.tasks.transfer_solver import (
     GRID,
     GRID_OF_FOLDS,
     RELATEDNESS_GRID,
     ChosenStrength,
+    Labels,
     Part,
+    Places,
+    Scores,
+    Singles,
+    Values,
     by_dev,
     choose,
     grid_of,
     judged_split,
     nested,
 )
-from sentune.tasks.transfer_solver import Labels, Places, Scores, Singles, Values
 
 TRANSFER: dict[str, Kind] = {name: task.kind for name, task in senteval.TASKS.items()}
 """SentEval's transfer tasks: name -> what its corpus holds."""
 
-WHOLE = "whole"
-"""Stands for the split of a corpus without splits."""
+WHOLE = "whole"  # the split of a corpus without splits
 
 NO_TEST = (
     "the corpus has no test split: judged on dev, with the regularisation chosen by "
@@ -57,10 +59,7 @@ class Transfer:
     The regression is scikit-learn's ``LogisticRegression``: softmax over the classes, the
     intercept free. SentEval's (liblinear) took a class against the rest, the intercept penalised.
 
-    Args:
-        corpus: classified sentences or pairs.
-        name: of the task.
-        folds: outer and inner ones; 10 in SentEval.
+    Folds are 10 in SentEval, outer and inner ones.
 
     Raises:
         CorpusError: the corpus is of another kind, a split is missing, the training rows have one
@@ -88,18 +87,15 @@ class Transfer:
         return self._nested(parts, readouts) if WHOLE in parts else self._split(parts, readouts)
 
     def majority(self) -> float:
-        """Accuracy of the commonest label of the training rows on the judged ones.
+        """Return the accuracy of the commonest label of the training rows on the judged ones.
 
         Without splits, the share of the commonest label.
         """
         whole = WHOLE in self.rows.places
-        train = self.rows.of(WHOLE if whole else "train")
         judged = self.rows.of(WHOLE if whole else judged_split(self.rows.places))
-        commonest = np.bincount(train.astype(np.int64)).argmax()
-        return float(np.mean(judged == commonest))
+        return float(np.mean(judged == self._train_counts().argmax()))
 
     def _nested(self, parts: Mapping[str, Part], readouts: Given) -> Result:
-        """Every outer fold has a C of its own."""
         grid = grid_of(readouts, self.name, GRID)
         found = nested(Labels(), parts[WHOLE], self.folds, grid)
         table = {
@@ -127,11 +123,10 @@ class Transfer:
 
     def _split(self, parts: Mapping[str, Part], readouts: Given) -> Result:
         grid = grid_of(readouts, self.name, GRID if by_dev(parts) else GRID_OF_FOLDS)
-        readout = Labels()
-        chosen = choose(readout, parts, self.folds, grid)
+        chosen = choose(Labels(), parts, self.folds, grid)
         gold = parts[judged_split(parts)].targets
-        result = _split_result(self.name, parts, chosen, readout.metric)
-        result.metrics[f"{self.name}/accuracy"] = readout.score(chosen.predictions, gold)
+        result = _split_result(self.name, parts, chosen, Labels.metric)
+        result.metrics[f"{self.name}/accuracy"] = float(np.mean(chosen.predictions == gold))
         self._add_f1(result, gold, chosen.predictions)
         return result
 
@@ -141,21 +136,24 @@ class Transfer:
 
             result.metrics[f"{self.name}/f1"] = float(f1_score(gold, predictions, zero_division=0))
 
+    def _train_counts(self) -> Places:
+        """Return how many training rows have each label."""
+        train = self.rows.of(WHOLE if WHOLE in self.rows.places else "train")
+        return np.bincount(train.astype(np.int64), minlength=len(self.labels))
+
     def _check_labels(self, corpus: Corpus) -> None:
-        places = self.rows.places
-        train = self.rows.of(WHOLE if WHOLE in places else "train")
-        counts = np.bincount(train.astype(np.int64), minlength=len(self.labels))
-        seen = [f"{count} {label}" for label, count in zip(self.labels, counts, strict=True)]
-        if len(train) in counts:
+        places, counts = self.rows.places, self._train_counts()
+        seen = ", ".join(f"{n} {label}" for label, n in zip(self.labels, counts, strict=True))
+        # the training rows of an outer fold are split into folds once more
+        smallest = counts.min() - (-(-counts.min() // self.folds) if WHOLE in places else 0)
+        if counts.sum() in counts:
             reason = "the training rows all have one label; rows=A:B takes rows in the files' order"
-            raise CorpusError(corpus.spec, f"{reason} ({', '.join(seen)})")
+            raise CorpusError(corpus.spec, f"{reason} ({seen})")
         if not counts.all():
             missing = ", ".join(self.labels[counts == 0])
             raise CorpusError(corpus.spec, f"no training row is labelled {missing}, others are")
-        # the training rows of an outer fold are split into folds once more
-        smallest = counts.min() - (-(-counts.min() // self.folds) if WHOLE in places else 0)
         if not by_dev(places) and smallest < self.folds:
-            reason = f"{self.folds} folds need more rows of each label than {', '.join(seen)}"
+            reason = f"{self.folds} folds need more rows of each label than {seen}"
             raise CorpusError(corpus.spec, reason)
 
 
@@ -171,11 +169,6 @@ class TransferRelatedness:
     by which C was chosen. An undefined correlation counts as 0, with the reason among the
     skipped. The readout ``C`` is the strength chosen; given among the readouts, it is applied
     without choosing. Tables: ``counts.json``, and ``regularisation.json`` with r by C.
-
-    Args:
-        corpus: related pairs.
-        name: of the task.
-        folds: of train, where they choose.
 
     Raises:
         CorpusError: the corpus is of another kind, a split is missing, the scores of a split are
@@ -199,12 +192,9 @@ class TransferRelatedness:
         chosen = choose(Scores(), parts, self.folds, grid)
         result = _split_result(self.name, parts, chosen, Scores.metric)
         gold = parts[judged_split(parts)].targets
-        for metric in METRICS:
-            value = correlations(chosen.predictions[None], gold, metric)[0]
-            result.metrics[f"{self.name}/{metric}"] = float(np.nan_to_num(value))
-            if np.isnan(value):
-                reason = "all predictions are the same, so nothing is ranked: counted as 0"
-                result.skipped[self.name] = reason
+        if add_correlations(result, f"{self.name}/", chosen.predictions, gold):
+            reason = "all predictions are the same, so nothing is ranked: counted as 0"
+            result.skipped[self.name] = reason
         result.metrics[f"{self.name}/mse"] = float(np.mean((chosen.predictions - gold) ** 2))
         return result
 
@@ -259,13 +249,9 @@ class TransferRows:
     numbers of words, then by target.
 
     Attributes:
-        first: N sentences.
         second: N sentences, or None where the rows are single sentences.
         targets: [N] classes or scores.
         places: split -> its rows; ``WHOLE`` alone where there are no splits.
-
-    Args:
-        columns: of the first and of the second sentences.
 
     Raises:
         CorpusError: single sentences among pairs, rows without a split among others, or no train
@@ -295,16 +281,13 @@ class TransferRows:
             raise CorpusError(corpus.spec, f"the rows are {there}; {fix}")
 
     def of(self, split: str) -> Values:
-        """Targets of a split."""
+        """Return the targets of a split."""
         return self.targets[self.places[split]]
 
     def parts(self, model: Model) -> dict[str, Part]:
-        """Split -> its targets and its features; the model encodes each distinct sentence once."""
-        features = self._features(model)
-        return {
-            split: Part(features=features[places], targets=self.targets[places])
-            for split, places in self.places.items()
-        }
+        """Return the rows of each split; the model encodes each distinct sentence once."""
+        whole = Part(features=self._features(model), targets=self.targets)
+        return {split: whole.at(places) for split, places in self.places.items()}
 
     def _features(self, model: Model) -> Singles:
         """[N, D] features of sentences, or [N, 2D] of pairs: |u - v| beside u * v (SentEval)."""

@@ -19,7 +19,7 @@ from sentune.corpora.schema import Statistics
 from sentune.errors import InvalidValue
 from sentune.tasks import tasks_for
 from sentune.tasks.base import Result
-from sentune.tasks.family import evaluate_family
+from sentune.tasks.variants import evaluate_family
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.closed_form_model import VECTORS, build_closed_form, save_fit
 from sentune.training.group import Group

@@ -11,9 +11,8 @@ from __future__ import annotations
 from functools import cache
 from random import Random
 
-from sentune.corpora.builtin.lexicon import MANNERS, NOUNS, Term
 from sentune.corpora.builtin.moves import broaden, narrow, pick
-from sentune.corpora.builtin.sentences import Determiner, Sentence
+from sentune.corpora.builtin.sentences import MANNERS, NOUNS, Determiner, Sentence, Term
 
 SLOTS = (
     "nouns", "adjectives", "verbs", "place", "time", "manner", "number", "companion",
@@ -25,7 +24,7 @@ _MOST = 5
 
 
 def step(s: Sentence, slot: str, rng: Random, *, weaker: bool) -> Sentence | None:
-    """The sentence strictly weakened or strengthened in one slot; ``None`` where it cannot be."""
+    """Weaken or strengthen a sentence strictly in one slot; ``None`` where it cannot be."""
     if slot == "number":
         return _weaker_number(s, rng) if weaker else _stronger_number(s, rng)
     if slot == "companion" and weaker:

@@ -9,9 +9,18 @@ from random import Random
 from typing import NamedTuple
 
 from sentune.corpora.builtin import derive
-from sentune.corpora.builtin.lexicon import MANNERS, NOUNS, PLACES, SCALES, TIMES, VERBS, Term
 from sentune.corpora.builtin.moves import pick, split_of_text
-from sentune.corpora.builtin.sentences import Determiner, Sentence
+from sentune.corpora.builtin.sentences import (
+    MANNERS,
+    NOUNS,
+    PLACES,
+    SCALES,
+    TIMES,
+    VERBS,
+    Determiner,
+    Sentence,
+    Term,
+)
 
 DETERMINERS = {
     Determiner.SOME: 0.54,
@@ -34,17 +43,13 @@ _PATIENCE = 2_000
 
 
 class Derivation(NamedTuple):
-    """A premise with an entailment, a neutral sentence and a contradiction.
-
-    Attributes:
-        neutral_entails: whether the neutral sentence entails the premise.
-    """
+    """A premise with an entailment, a neutral sentence and a contradiction."""
 
     premise: Sentence
     entailment: Sentence
     neutral: Sentence
     contradiction: Sentence
-    neutral_entails: bool
+    neutral_entails: bool  # the premise
 
 
 def triplets(split: str, seed: int) -> Iterator[tuple[str, str, str]]:

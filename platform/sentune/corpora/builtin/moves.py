@@ -13,8 +13,15 @@ from random import Random
 from typing import Any, TypeVar
 from zlib import crc32
 
-from sentune.corpora.builtin.lexicon import MANNERS, PLACES, SCALES, TIMES, Term
-from sentune.corpora.builtin.sentences import Determiner, Sentence
+from sentune.corpora.builtin.sentences import (
+    MANNERS,
+    PLACES,
+    SCALES,
+    TIMES,
+    Determiner,
+    Sentence,
+    Term,
+)
 
 Item = TypeVar("Item")
 

@@ -81,13 +81,7 @@ _PATIENCE = 2_000
 
 
 def operations(split: str, seed: int, chosen: Sequence[str] = OPERATIONS) -> Iterator[Row]:
-    """Distinct rows of a split, the same for the same arguments.
-
-    Args:
-        split: ``train``, ``dev`` or ``test``.
-        seed: any integer.
-        chosen: the operations, told in turn; equally often where they are distinct.
-    """
+    """Yield distinct rows of a split, the operations in turn; the same for the same arguments."""
     rng = Random(f"builtin:operations {split} {seed}")
     seen: set[Row] = set()
     for operation in cycle(chosen):
@@ -105,10 +99,7 @@ def split_of(*words: str) -> str:
 
 
 class Scene(NamedTuple):
-    """What sentences tell of.
-
-    Modifiers are empty where they are not told; ``where`` is the place of the deed.
-    """
+    """What sentences tell of; a modifier is empty where it is not told."""
 
     subject: str
     deed: str
@@ -118,20 +109,18 @@ class Scene(NamedTuple):
     adjective: str = ""
     adverb: str = ""
     look: str = ""
-    where: str = ""
+    where: str = ""  # the deed was done
 
     def told(self, form: str) -> str:
         """Return the scene told as ``deed``, ``act`` or ``both``."""
         who = ("the", self.adjective, self.subject)
         deed = (self.deed, "the", self.look, self.thing)
         act = (self.act, "in the", self.place)
-        words: tuple[str, ...]
+        words: tuple[str, ...] = (*who, *deed, "and", *act)
         if form == "deed":
             words = (*who, self.adverb, *deed, self.where and f"in the {self.where}")
         elif form == "act":
             words = (*who, self.adverb, *act)
-        else:
-            words = (*who, *deed, "and", *act)
         return " ".join(filter(None, words))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -84,6 +84,16 @@ def row(kind: Kind, fields: Mapping[str, object]) -> Row:
     return tuple(_value(kind, column, fields.get(column.name)) for column in SCHEMAS[kind])
 
 
+def rows_of(
+    kind: Kind, examples: Iterable[Mapping[str, object]], path: str, log: Log
+) -> Iterator[Row]:
+    """Yield the rows of examples; the line of a bad one is its number, from 1."""
+    for line, fields in enumerate(examples, start=1):
+        log.counts["read"] += 1
+        with log.checks(path, line):
+            yield row(kind, fields)
+
+
 def _value(kind: Kind, column: pa.Field, value: object) -> object:
     if value is None and column.nullable:
         return None
@@ -100,7 +110,6 @@ def _split(value: object) -> str:
 
 
 def _class(value: object) -> str:
-    """Classes are often numbers."""
     return str(value) if isinstance(value, int) else sentence(value, "label")
 
 
@@ -129,10 +138,8 @@ def _manifest(path: str) -> dict[str, Any] | None:
     """Return the manifest of a prepared folder; None for any other path."""
     system, root = fsspec.core.url_to_fs(path)
     name = f"{root.rstrip('/')}/{MANIFEST}"
-    if not system.exists(name):
-        return None
     try:
-        return parse_manifest(system.cat_file(name))
+        return parse_manifest(system.cat_file(name)) if system.exists(name) else None
     except ValueError as error:
         raise CorpusError(name, f"the file is damaged ({error}); {_AGAIN}") from None
 
@@ -154,9 +161,7 @@ def parse_manifest(content: bytes) -> dict[str, Any]:
 def _opened(path: str, was: Mapping[str, Any] | None = None) -> Iterator[pq.ParquetFile]:
     """Yield a Parquet file; damage that the block meets becomes a ``CorpusError``.
 
-    Args:
-        path: of the file.
-        was: bytes and checksum of the whole file, where they are known.
+    Where its bytes and checksum are known (``was``), the whole file is checked first.
     """
     check_regular(path)
     try:
@@ -175,7 +180,6 @@ def _opened(path: str, was: Mapping[str, Any] | None = None) -> Iterator[pq.Parq
 
 
 def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
-    """Rows of all files; the line of a bad row is its number in its file, from 1."""
     manifest = _manifest(spec.path) or {}
     sizes, sums = manifest.get("shards", []), manifest.get("files", {})
     shards = [f"{spec.path.rstrip('/')}/{shard_name(i)}" for i in range(len(sizes))]
@@ -188,12 +192,6 @@ def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
                 reason = f"{file.metadata.num_rows} rows where {MANIFEST} has {sizes[place]}"
                 raise CorpusError(path, f"{reason}; {_AGAIN}")
             columns = [name for name in SCHEMAS[kind].names if name in names]
-            line = 0
-            for batch in file.iter_batches(batch_size=8_192, columns=columns):
-                for fields in batch.to_pylist():
-                    line += 1
-                    log.counts["read"] += 1
-                    try:
-                        yield row(kind, fields)
-                    except BadFieldError as error:
-                        log.quarantine(path, line, str(error))
+            batches = file.iter_batches(batch_size=8_192, columns=columns)
+            examples = (fields for batch in batches for fields in batch.to_pylist())
+            yield from rows_of(kind, examples, path, log)

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 
 from sentune.corpora.formats import select
 from sentune.corpora.formats.reading import (
+    ApartLog,
     BadFieldError,
     Log,
     Row,
-    lines,
     names_in,
     number,
-    objects,
     sentence,
 )
 from sentune.corpora.formats.spec import BAD_ROWS, Spec, parse
@@ -28,19 +27,16 @@ _HEADER = ["query-id", "corpus-id", "score"]
 
 
 def queries(spec: Spec, log: Log) -> Iterator[Row]:
-    """Queries with the ids of their relevant passages, those with a score above 0.
+    """Yield queries with the ids of their relevant passages, those with a score above 0.
 
     Both in the order of their files. Counted: judgements with a score of 0 or less,
     ``judged_irrelevant``; queries dropped as the split has no relevant passage for them,
     ``without_relevant``; and queries that are judged but missing, ``judged_unknown``.
-
-    Raises:
-        CorpusError: a file is missing or damaged, or the judgements lack their header.
     """
     relevant = _relevant(spec, log)
     path = _file(spec.path, "queries.jsonl")
     seen: dict[str, int] = {}
-    for line, fields in objects(path, log, "_id", "text"):
+    for line, fields in log.objects(path, "_id", "text"):
         with log.checks(path, line):
             name, text = sentence(fields["_id"], "_id"), sentence(fields["text"], "text")
             if name in seen:
@@ -60,21 +56,17 @@ def sentences(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def passages(text: str, log: Log) -> Iterator[tuple[str, str]]:
-    """Streams (id, title and text) of a corpus's passages, in the order of the file.
+    """Yield (id, title and text) of the passages of ``beir:FOLDER``, in the order of the file.
 
     Title and text are joined by a blank, as BEIR does. Nothing is held in memory, so that an id
     that comes twice is not noticed here.
-
-    Args:
-        text: ``beir:FOLDER``, with or without options.
-        log: as ``passage_log`` gives it.
 
     Raises:
         InvalidValue: another format.
         CorpusError: the file is missing or damaged, or has too many bad rows.
     """
     path = corpus_file(text)
-    for line, fields in objects(path, log, "_id", "text"):
+    for line, fields in log.objects(path, "_id", "text"):
         with log.checks(path, line):
             name, title, body = sentence(fields["_id"], "_id"), fields.get("title"), fields["text"]
             for part, value in (("title", title or ""), ("text", body)):
@@ -98,11 +90,9 @@ def corpus_file(text: str) -> str:
 
 
 def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
-    """Query -> its relevant passages. The lines are no rows, so ``read`` does not count them."""
-    path = _judgements(spec)
-    before, judged = log.counts["read"], set()
-    relevant: dict[str, list[str]] = {}
-    source = lines(path, log)
+    """Return query -> its relevant passages. The lines are no rows, which ``read`` counts."""
+    path, relevant, judged = _judgements(spec), dict[str, list[str]](), set()
+    source = ApartLog(log).lines(path)
     if next(source, (1, ""))[1].split("\t") != _HEADER:
         raise CorpusError(path, f"the header is not {', '.join(_HEADER)}, tab-separated", line=1)
     for line, text in source:
@@ -119,12 +109,10 @@ def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
                 relevant.setdefault(query, []).append(passage)
             else:
                 log.counts["judged_irrelevant"] += 1
-    log.counts["read"] = before
     return relevant
 
 
 def _judgements(spec: Spec) -> str:
-    """Return the file of the split's judgements."""
     folder = f"{spec.path.rstrip('/')}/qrels"
     file = f"{spec.choice('split', 'test', SPLITS)}.tsv"
     if file not in (there := names_in(folder)):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import fsspec
 import sentencex
 
 from sentune.corpora.formats import select
-from sentune.corpora.formats.reading import Log, Row, lines, raw_lines
+from sentune.corpora.formats.reading import Log, Row, raw_lines
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.errors import CorpusError, InvalidValue
 
@@ -39,7 +40,7 @@ class _Options(NamedTuple):
 
 def one_a_line(spec: Spec, log: Log) -> Iterator[Row]:
     """Sentences of a file that has one on each line; blank lines are counted and left out."""
-    for _, line in lines(spec.path, log):
+    for _, line in log.lines(spec.path):
         if line.strip():
             yield (line.strip(),)
         else:
@@ -57,14 +58,11 @@ def adjacent(spec: Spec, log: Log) -> Iterator[Row]:
     ``long`` sentences, and ``damaged`` paragraphs, those with a line that cannot be decoded, which
     goes to quarantine. ``cut`` counts stretches of 65,536 characters without an end of a sentence,
     which are taken for one.
-
     """
     for path in _files(spec):
-        before: str | None = None
-        for sentence in _sentences(path, _options(spec), log):
+        for before, sentence in pairwise(_sentences(path, _options(spec), log)):
             if before is not None and sentence is not None:
                 yield before, sentence
-            before = sentence
 
 
 def sentences(spec: Spec, log: Log) -> Iterator[Row]:
@@ -100,17 +98,15 @@ def _files(spec: Spec) -> list[str]:
 
 
 def _sentences(path: str, options: _Options, log: Log) -> Iterator[str | None]:
-    """The sentences of a file, and None wherever something was left out."""
+    """Yield the sentences of a file, and None wherever something was left out."""
     for sentence in _split(path, options, log):
         words = len(sentence.split()) if sentence is not None else 0
+        reason = "short" if words < options.shortest else "long" if words > options.longest else ""
         if sentence is None:
-            log.counts["damaged"] += 1
-            yield None
-        elif words < options.shortest or words > options.longest:
-            log.counts["short" if words < options.shortest else "long"] += 1
-            yield None
-        else:
-            yield sentence
+            reason = "damaged"
+        if reason:
+            log.counts[reason] += 1
+        yield None if reason else sentence
 
 
 def _split(path: str, options: _Options, log: Log) -> Iterator[str | None]:

@@ -83,11 +83,7 @@ OPTIONS = _OPTIONS | operations.OPTION
 
 
 def readers(spec: Spec) -> Readers:
-    """Return the kinds that the named corpus gives.
-
-    Raises:
-        InvalidValue: there is no such corpus, or an option belongs to another one.
-    """
+    """Return the kinds that the named corpus gives; refuse an option of another one."""
     if spec.path not in NAMES:
         names = ", ".join(f"builtin:{name}" for name in NAMES)
         raise InvalidValue(FIELD, spec.text, f"the built-in corpora are {names}")

@@ -37,7 +37,7 @@ def readers(spec: Spec) -> Readers:
 
     Raises:
         InvalidValue: for a column or label that is none of ours, or names nothing of theirs.
-        CorpusError: when the dataset cannot be loaded.
+        CorpusError: the dataset cannot be loaded.
     """
     theirs = spec.mapping("columns")
     ours = {name for schema in SCHEMAS.values() for name in schema.names}
@@ -105,7 +105,7 @@ def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
         log.counts["read"] += 1
         fields = {name: example.get(theirs.get(name, name)) for name in SCHEMAS[kind].names}
         fields = {name: None if value == "" else value for name, value in fields.items()}
-        try:
+        with log.checks(spec.path, place):
             for name in _LABEL_COLUMNS:
                 if fields.get(name) is not None:
                     fields[name] = _label(fields[name], labels[name])
@@ -113,8 +113,6 @@ def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
                 log.counts["unlabelled"] += 1
             else:
                 yield row(kind, fields)
-        except BadFieldError as error:
-            log.quarantine(spec.path, place, str(error))
 
 
 def _label_names(spec: Spec, dataset: Any, theirs: Mapping[str, str]) -> dict[str, dict[str, str]]:

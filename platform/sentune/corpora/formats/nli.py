@@ -6,17 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from sentune.corpora.formats.reading import (
-    BadFieldError,
-    Log,
-    Row,
-    check_label,
-    headed,
-    number,
-    objects,
-    records,
-    sentence,
-)
+from sentune.corpora.formats.reading import BadFieldError, Log, Row, check_label, number, sentence
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import LABELS
 from sentune.errors import CorpusError, InvalidValue
@@ -29,8 +19,7 @@ CHAOS_OPTIONS = {"votes": "labels that so many of 100 annotators gave; default 2
 SICK_OPTIONS = {"split": "TRAIN, TRIAL or TEST"}
 
 _TRIPLET = ("sent0", "sent1", "hard_neg")
-_FEW = 2
-"""Labels from which on a row counts as annotated by several people; one is its author's alone."""
+_FEW = 2  # labels from which on several people annotated a row; one is its author's alone
 
 _CHAOS = {"e": "entailment", "n": "neutral", "c": "contradiction"}
 _SPLITS = ("TRAIN", "TRIAL", "TEST")
@@ -44,11 +33,10 @@ def jsonl(spec: Spec, log: Log) -> Iterator[Row]:
     ``annotators=none`` so are the rows that share a premise with a row that several people
     annotated: the file is then read twice, and the premises of those rows are held in memory.
     """
-    annotated: set[str] = set()
-    needed: tuple[str, ...] = ()
+    annotated, needed = set[str](), list[str]()
     if spec.choice("annotators", "any", ("any", "none")) == "none":
-        annotated, needed = _annotated_premises(spec, log.limit), ("annotator_labels",)
-    for line, fields in objects(spec.path, log, "gold_label", "sentence1", "sentence2", *needed):
+        annotated, needed = _annotated_premises(spec, log.limit), ["annotator_labels"]
+    for line, fields in log.objects(spec.path, "gold_label", "sentence1", "sentence2", *needed):
         if fields["gold_label"] == "-":
             log.counts["unlabelled"] += 1
             continue
@@ -72,7 +60,7 @@ def several(spec: Spec, log: Log) -> Iterator[Row]:
     if "annotators" in spec.options:
         fix = "leave it out: votes reads the annotated rows, and annotators=none leaves them out"
         raise InvalidValue(f"{FIELD} option annotators", spec.options["annotators"], fix)
-    for line, fields in objects(spec.path, log, "annotator_labels", "sentence1", "sentence2"):
+    for line, fields in log.objects(spec.path, "annotator_labels", "sentence1", "sentence2"):
         with log.checks(spec.path, line):
             given = _given(fields)
             pair = _pair(fields, "sentence1", "sentence2")
@@ -88,10 +76,13 @@ def chaosnli(spec: Spec, log: Log) -> Iterator[Row]:
     20 by default (GumbelCSE section 4.4). A row without such a label is dropped and counted.
     """
     votes = spec.integer("votes", 20, minimum=1)
-    for line, fields in objects(spec.path, log, "label_counter", "example"):
+    for line, fields in log.objects(spec.path, "label_counter", "example"):
         with log.checks(spec.path, line):
             found = _mapping(fields["label_counter"], "label_counter")
-            counts = {check_label(_CHAOS.get(k, k)): _count(v) for k, v in found.items()}
+            for count in found.values():
+                if not isinstance(count, int):
+                    raise BadFieldError(f"label_counter counts {count!r}")
+            counts = {check_label(_CHAOS.get(name, name)): n for name, n in found.items()}
             pair = _pair(_mapping(fields["example"], "example"), "premise", "hypothesis")
             if labels := _enough(counts, votes, log):
                 yield *pair, labels
@@ -99,7 +90,7 @@ def chaosnli(spec: Spec, log: Log) -> Iterator[Row]:
 
 def ambient(spec: Spec, log: Log) -> Iterator[Row]:
     """Pairs of AmbiEnt's official ``.jsonl``; ``labels`` is text such as "entailment, neutral"."""
-    for line, fields in objects(spec.path, log, "premise", "hypothesis", "labels"):
+    for line, fields in log.objects(spec.path, "premise", "hypothesis", "labels"):
         with log.checks(spec.path, line):
             named = sentence(fields["labels"], "labels").split(",")
             yield *_pair(fields, "premise", "hypothesis"), in_order([n.strip() for n in named])
@@ -130,7 +121,7 @@ def simcse(spec: Spec, log: Log) -> Iterator[Row]:
 
     The line of a bad row is the last one that it covers.
     """
-    source = records(spec.path, log)
+    source = log.records(spec.path)
     _, header = next(source, (1, []))
     if tuple(header) != _TRIPLET:
         reason = f"the header is {','.join(header)} where {','.join(_TRIPLET)} is expected"
@@ -154,7 +145,7 @@ def _annotated_premises(spec: Spec, limit: str) -> set[str]:
     """Return the premises of rows with several annotators; the next reader counts bad rows."""
     premises: set[str] = set()
     log = Log(limit)
-    for line, fields in objects(spec.path, log, "annotator_labels", "sentence1"):
+    for line, fields in log.objects(spec.path, "annotator_labels", "sentence1"):
         with log.checks(spec.path, line):
             if len(_given(fields)) >= _FEW:
                 premises.add(sentence(fields["sentence1"], "sentence1"))
@@ -164,7 +155,7 @@ def _annotated_premises(spec: Spec, limit: str) -> set[str]:
 def _sick(spec: Spec, log: Log, *needed: str) -> Iterator[tuple[int, dict[str, str]]]:
     split = spec.choice("split", "", ("", *_SPLITS))
     names = ("sentence_A", "sentence_B", *needed, *(("SemEval_set",) if split else ()))
-    for line, fields in headed(spec.path, log, *names):
+    for line, fields in log.headed(spec.path, *names):
         if split and fields["SemEval_set"] != split:
             log.counts["other_splits"] += 1
         else:
@@ -172,11 +163,11 @@ def _sick(spec: Spec, log: Log, *needed: str) -> Iterator[tuple[int, dict[str, s
 
 
 def _enough(counts: Mapping[str, int], votes: int, log: Log) -> list[str]:
-    """Return the labels with enough votes; where there is none, the row is counted and lost."""
-    labels = [label for label, count in counts.items() if count >= votes]
+    """Return the labels with enough votes, in order; where there is none, the row is counted."""
+    labels = [label for label in LABELS if counts.get(label, 0) >= votes]
     if not labels:
         log.counts["no_label_with_votes"] += 1
-    return in_order(labels) if labels else []
+    return labels
 
 
 def _given(fields: Mapping[str, Any]) -> list[str]:
@@ -194,10 +185,4 @@ def _pair(fields: Mapping[str, Any], first: str, second: str) -> tuple[str, str]
 def _mapping(value: object, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadFieldError(f"{name} is no JSON object")
-    return value
-
-
-def _count(value: object) -> int:
-    if not isinstance(value, int):
-        raise BadFieldError(f"label_counter counts {value!r}")
     return value

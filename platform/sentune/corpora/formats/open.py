@@ -8,12 +8,11 @@ from itertools import islice
 
 import pyarrow as pa
 
-from sentune.corpora.fingerprint import fingerprint
 from sentune.corpora.formats import select
 from sentune.corpora.formats.reading import Log, Readers, Row
 from sentune.corpora.formats.registry import COMMON, FORMATS
 from sentune.corpora.formats.spec import BAD_ROWS, Spec, check_options, parse
-from sentune.corpora.schema import SCHEMAS, Corpus, Kind
+from sentune.corpora.schema import SCHEMAS, Corpus, Kind, fingerprint
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
 from sentune.user_code import installed
@@ -53,11 +52,9 @@ class CorpusRows:
 def open_rows(
     spec: str, kind: Kind, *, limit: int | None = None, bad_rows: str = BAD_ROWS
 ) -> CorpusRows:
-    """Open a corpus as a stream of record batches with the schema of ``kind``.
+    """Open a corpus, ``FORMAT:PATH?key=value&...``, as record batches with the schema of ``kind``.
 
     Args:
-        spec: ``FORMAT:PATH?key=value&...``.
-        kind: what to read it as.
         limit: at most this many rows, after slices were taken.
         bad_rows: ``N`` or ``P%``, the bad rows that are left out before they are an error;
             the corpus's own option of this name has precedence.
@@ -66,12 +63,11 @@ def open_rows(
         InvalidValue: for an unknown format or option, or a kind that the format does not give.
     """
     source = parsed_spec(spec)
-    parts = {o: select.parse_slice(o, source.options[o]) for o in ("rows", "premises")
-             if o in source.options}  # fmt: skip
+    part, premises = (select.parse_slice(o, source.options.get(o)) for o in ("rows", "premises"))
     log = Log(source.options.get("bad_rows", bad_rows))
-    rows = _as_kind(source, kind, parts.get("premises"), log)
-    if "rows" in parts:
-        rows = select.take(rows, parts["rows"])
+    rows = _as_kind(source, kind, premises, log)
+    if part is not None:
+        rows = select.take(rows, part)
     batches = _batches(kind, islice(rows, limit), log)
     return CorpusRows(spec=source, kind=kind, batches=batches, log=log)
 
@@ -96,7 +92,7 @@ def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: str = BAD
     )
 
 
-def read_pairs(spec: str, *, prefer: Kind | None = None, limit: int | None = None) -> Corpus:
+def read_pairs(spec: str, *, prefer: Kind | None = None) -> Corpus:
     """Return a corpus to judge on, read as the first kind of pairs that the format has.
 
     Args:
@@ -107,7 +103,7 @@ def read_pairs(spec: str, *, prefer: Kind | None = None, limit: int | None = Non
     """
     given = kinds_of(spec)
     wanted = PAIRS if prefer is None else (prefer, *PAIRS)
-    return read(spec, next((kind for kind in wanted if kind in given), wanted[0]), limit=limit)
+    return read(spec, next((kind for kind in wanted if kind in given), wanted[0]))
 
 
 def kinds_of(spec: str) -> tuple[Kind, ...]:
@@ -124,20 +120,18 @@ def parsed_spec(spec: str) -> Spec:
     Raises:
         InvalidValue: for an unknown format or option.
     """
-    plugins = {} if spec.partition(":")[0] in FORMATS else installed("formats")
-    if (name := spec.partition(":")[0]) in plugins:
-        plugins[name].load()  # which registers it
+    name = spec.partition(":")[0]
+    if name not in FORMATS and (plugin := installed("formats").get(name)):
+        plugin.load()  # which registers it
     source = parse(spec, FORMATS)
     check_options(source, {**FORMATS[source.format].options, **COMMON})
     return source
 
 
 def derived(readers: Readers) -> tuple[Kind, ...]:
-    """All kinds that a format with these readers gives."""
-    kinds = set(readers)
-    kinds |= {made for made, source in _MADE_OF.items() if source in kinds}
-    if kinds:
-        kinds.add(Kind.SENTENCES)
+    """Return all kinds that a format with these readers gives."""
+    made = {made for made, source in _MADE_OF.items() if source in readers}
+    kinds = {*readers, *made, *([Kind.SENTENCES] if readers else [])}
     return tuple(kind for kind in Kind if kind in kinds)
 
 
@@ -148,16 +142,17 @@ def _as_kind(spec: Spec, kind: Kind, premises: slice | None, log: Log) -> Iterat
         raise InvalidValue(f"kind of {spec.text}", kind.value, f"it can be read as {names}")
     every = spec.choice("negatives", "one", ("one", "all")) == "all"
     native = _native(kind, readers, every=every)
+    columns = SENTENCE_COLUMNS.get(native, (0, 1))
     rows = readers[native](spec, log)
     if premises is not None:
-        rows = select.take_premises(rows, premises, SENTENCE_COLUMNS.get(native, (0, 1))[0])
+        rows = select.take_premises(rows, premises, columns[0])
     if native is kind:
         return rows
     if kind is Kind.TRIPLETS:
         return select.triplets(rows, log, every=every)
     if kind is Kind.SENTENCE_PAIRS:
         return select.sentence_pairs(rows, log)
-    return select.sentences(rows, SENTENCE_COLUMNS.get(native, (0, 1)))
+    return select.sentences(rows, columns)
 
 
 def _native(kind: Kind, readers: Readers, *, every: bool) -> Kind:

@@ -14,13 +14,7 @@ from sentune.corpora.formats.reading import (
     Row,
     by_name,
     check_header,
-    columns,
-    headed,
-    lines,
-    objects,
-    parallel,
     parsed,
-    records,
     sentence,
 )
 from sentune.corpora.formats.spec import FIELD, Spec
@@ -29,7 +23,7 @@ from sentune.errors import CorpusError, InvalidValue
 
 OPTION = {"operations": f"some of {', '.join(OPERATIONS)} with + between them; default all"}
 WIKISPLIT_OPTIONS = {"operation": "difference, fusion or both; default difference, as InterSent"}
-_SHARED = 4
+_SHARED = 4  # InterSent appendix A
 GIGAWORD_OPTIONS = {
     "split": "of a folder: train, dev or test; default train",
     "shared": f"fewest shared tokens that are no stopwords; default {_SHARED}, as InterSent",
@@ -60,12 +54,7 @@ def chosen_operations(spec: Spec) -> tuple[str, ...]:
 
 
 def operation_row(fields: Mapping[str, object]) -> Row:
-    """Check operation, first, second and target.
-
-    Raises:
-        BadFieldError: an unknown operation, an empty sentence, or a second sentence where the
-            operation takes one, or none where it takes two.
-    """
+    """Return operation, first, second and target; refuse a wrong number of sentences."""
     operation, second = fields.get("operation"), fields.get("second")
     if operation not in OPERATIONS:
         raise BadFieldError(f"unknown operation {operation!r}")
@@ -84,7 +73,7 @@ def jsonl(spec: Spec, log: Log) -> Iterator[Row]:
     ``other_operations``: what the option ``operations`` leaves out.
     """
     chosen = chosen_operations(spec)
-    for line, fields in objects(spec.path, log, "operation"):
+    for line, fields in log.objects(spec.path, "operation"):
         with log.checks(spec.path, line):
             row = operation_row(fields)
             if row[0] in chosen:
@@ -100,7 +89,7 @@ def wikisplit(spec: Spec, log: Log) -> Iterator[Row]:
     the two rows of each line, difference first.
     """
     asked = spec.choice("operation", "difference", ("difference", "fusion", "both"))
-    for line, (text, parts) in columns(spec.path, log, fewest=2, most=2):
+    for line, (text, parts) in log.columns(spec.path, fewest=2, most=2):
         with log.checks(spec.path, line):
             whole, simple = sentence(text, "the complex sentence"), parts.split(_BETWEEN)
             if len(simple) != 2:
@@ -117,7 +106,7 @@ def discofuse(spec: Spec, log: Log) -> Iterator[Row]:
 
     The coherent text is one sentence or two; two are joined by a space.
     """
-    for line, fields in headed(spec.path, log, *_PARTS, *_WHOLES):
+    for line, fields in log.headed(spec.path, *_PARTS, *_WHOLES):
         with log.checks(spec.path, line):
             first, second = (sentence(fields[name], name) for name in _PARTS)
             whole = sentence(fields[_WHOLES[0]], _WHOLES[0])
@@ -126,7 +115,7 @@ def discofuse(spec: Spec, log: Log) -> Iterator[Row]:
 
 def paranmt(spec: Spec, log: Log) -> Iterator[Row]:
     """Reconstruction of ParaNMT (Wieting and Gimpel 2018): two sentences, tab, perhaps a score."""
-    for line, (text, other, *_) in columns(spec.path, log, fewest=2, most=3):
+    for line, (text, other, *_) in log.columns(spec.path, fewest=2, most=3):
         with log.checks(spec.path, line):
             first, target = sentence(text, "sentence1"), sentence(other, "sentence2")
             yield "reconstruction", first, None, target
@@ -138,7 +127,7 @@ def quora(spec: Spec, log: Log) -> Iterator[Row]:
     The others are counted as ``no_duplicates``. Fields may be quoted and then hold line breaks;
     the line of a bad row is the last one that it covers.
     """
-    source = records(spec.path, log, delimiter="\t", strict=True)
+    source = log.records(spec.path, delimiter="\t", strict=True)
     line, header = next(source, (1, []))
     check_header(spec.path, header, _QUORA, line)
     for line, values in source:
@@ -161,12 +150,12 @@ def compression(spec: Spec, log: Log) -> Iterator[Row]:
     other, each over many lines and with a blank line behind it. They are read as a stream; the
     line of a bad record is its first.
     """
-    texts = (text.strip() for _, text in lines(spec.path, Log(log.limit)) if text.strip())
+    texts = (text.strip() for _, text in Log(log.limit).lines(spec.path) if text.strip())
     first = next(texts, "")
     if first.startswith("{") and "\t" not in first:
         pairs = _records(spec.path, log)
     else:
-        pairs = ((line, (c[0], c[1])) for line, c in columns(spec.path, log, fewest=2, most=2))
+        pairs = ((line, (c[0], c[1])) for line, c in log.columns(spec.path, fewest=2, most=2))
     for line, (text, shorter) in pairs:
         with log.checks(spec.path, line):
             row = sentence(text, "sentence"), None, sentence(shorter, "compression")
@@ -177,7 +166,7 @@ def _records(path: str, log: Log) -> Iterator[tuple[int, tuple[object, object]]]
     """First line of each object, with its sentence and compression."""
     held: list[str] = []
     start = 0
-    for line, text in chain(lines(path, ApartLog(log)), [(0, "")]):
+    for line, text in chain(ApartLog(log).lines(path), [(0, "")]):
         if text.strip():
             start = start if held else line
             held.append(text)
@@ -186,11 +175,10 @@ def _records(path: str, log: Log) -> Iterator[tuple[int, tuple[object, object]]]
             with log.checks(path, start):
                 fields = parsed("\n".join(held))
                 try:
-                    pair = fields["graph"]["sentence"], fields["compression"]["text"]
+                    yield start, (fields["graph"]["sentence"], fields["compression"]["text"])
                 except (KeyError, TypeError):
                     reason = "the keys graph.sentence or compression.text are missing"
                     raise BadFieldError(reason) from None
-                yield start, pair
             held = []
 
 
@@ -203,7 +191,7 @@ def gigaword(spec: Spec, log: Log) -> Iterator[Row]:
 
     Raises:
         InvalidValue: a split is asked for that is none, or of a single file.
-        CorpusError: the files of the split are missing, or differ in their numbers of lines.
+        CorpusError: the files of the split are missing.
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # takes a second to import
 
@@ -226,12 +214,12 @@ def _articles(spec: Spec, log: Log) -> tuple[str, Iterator[tuple[int, Sequence[s
         if "split" in spec.options:
             fix = "leave it out: splits are files of a folder, and this is one file"
             raise InvalidValue(f"{FIELD} option split", spec.options["split"], fix)
-        return spec.path, columns(spec.path, log, fewest=2, most=2)
+        return spec.path, log.columns(spec.path, fewest=2, most=2)
     choices = _GIGAWORD[spec.choice("split", "train", _GIGAWORD)]
     for pair in choices:
         for end in ("", ".gz"):
             if all(system.exists(f"{root.rstrip('/')}/{name}{end}") for name in pair):
                 first, second = (f"{spec.path.rstrip('/')}/{name}{end}" for name in pair)
-                return first, parallel(first, second, log, "line")
+                return first, log.parallel(first, second, "line")
     wanted = " or ".join(" with ".join(pair) for pair in choices)
     raise CorpusError(spec.path, f"the folder has no {wanted}")

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from sentune.corpora.formats.arrow import row
-from sentune.corpora.formats.reading import BadFieldError, Log, Reader, Row
+from sentune.corpora.formats.arrow import rows_of
+from sentune.corpora.formats.reading import Log, Row
 from sentune.corpora.formats.registry import FORMATS, Format
 from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import SCHEMAS, Kind
 from sentune.errors import InvalidValue
 
 Function = TypeVar("Function", bound=Callable[..., Iterable[Mapping[str, Any]]])
+
+_OWN: set[str] = set()
+"""Names of the formats of this process's user, which a second definition replaces."""
 
 
 def format(
@@ -32,36 +35,22 @@ def format(
     Raises:
         InvalidValue: the name is taken, or there is no such kind.
     """
-    if name in FORMATS and not hasattr(FORMATS[name].given, "own"):
+    if name in FORMATS and name not in _OWN:
         raise InvalidValue("format", name, f"choose another name; taken: {', '.join(FORMATS)}")
     if kind not in list(Kind):
         raise InvalidValue("kind", kind, f"choose one of {', '.join(Kind)}")
 
+    own, columns = Kind(kind), SCHEMAS[Kind(kind)].names
+
     def registered(function: Function) -> Function:
-        readers = _Own({Kind(kind): _reader(function, Kind(kind), options or {})})
-        FORMATS[name] = Format(readers, options or {})
+        def read(spec: Spec, log: Log) -> Iterator[Row]:
+            given = {o: value for o, value in spec.options.items() if o in (options or {})}
+            found = function(spec.path, **given)
+            examples = ({c: example.get(c) or None for c in columns} for example in found)
+            return rows_of(own, examples, spec.path, log)
+
+        FORMATS[name] = Format({own: read}, options or {})
+        _OWN.add(name)
         return function
 
     return registered
-
-
-class _Own(dict[Kind, Reader]):
-    """Readers of a user's format, which a second definition replaces."""
-
-    own = True
-
-
-def _reader(
-    function: Callable[..., Iterable[Mapping[str, Any]]], kind: Kind, options: Mapping[str, str]
-) -> Reader:
-    def read(spec: Spec, log: Log) -> Iterator[Row]:
-        given = {name: value for name, value in spec.options.items() if name in options}
-        for place, example in enumerate(function(spec.path, **given), start=1):
-            log.counts["read"] += 1
-            fields = {name: example.get(name) or None for name in SCHEMAS[kind].names}
-            try:
-                yield row(kind, fields)
-            except BadFieldError as error:
-                log.quarantine(spec.path, place, str(error))
-
-    return read

@@ -1,4 +1,4 @@
-"""What readers share: lines, rows of JSON, TSV and CSV, checks of fields, the log of bad rows."""
+"""What readers share: the log that reads lines and rows and puts bad ones aside, and checks."""
 
 from __future__ import annotations
 
@@ -34,13 +34,11 @@ class BadFieldError(ValueError):
 
 
 class Log:
-    """Counts what was read and keeps the rows that could not be used.
+    """Reads lines and rows of JSON, TSV and CSV, counts them and puts aside what is unusable.
 
     ``counts`` has ``read`` (rows of the source), ``bad`` (quarantined) and whatever the format
-    adds (``unlabelled``, ``blank``, ...).
-
-    Args:
-        limit: bad rows that are allowed: ``N``, or ``P%`` of the rows of the source.
+    adds (``unlabelled``, ``blank``, ...). ``limit`` bad rows are allowed: ``N``, or ``P%`` of the
+    rows of the source.
     """
 
     def __init__(self, limit: str) -> None:
@@ -82,6 +80,120 @@ class Log:
         """Put the row aside where the block raises a ``BadFieldError``."""
         return Checks(self, path, line)
 
+    def lines(self, path: str) -> Iterator[tuple[int, str]]:
+        """Yield numbered lines (from 1) of a UTF-8 file; others go to quarantine.
+
+        Lines end at a newline only: SNLI has U+2028 and its like inside sentences.
+        """
+        for line, raw in raw_lines(path):
+            self.counts["read"] += 1
+            try:
+                text = raw.decode("utf-8-sig" if line == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                self.quarantine(path, line, f"no UTF-8 at byte {error.start}")
+                continue
+            yield line, text.rstrip("\r\n")
+
+    def parallel(self, first: str, second: str, what: str) -> Iterator[tuple[int, tuple[str, str]]]:
+        """Yield numbered lines that two files have both; a bad line takes its partner with it.
+
+        The lines of the first file are counted; the second has one ``what`` for each.
+
+        Raises:
+            CorpusError: the files differ in their numbers of lines, once all are read.
+        """
+        before, other = self.counts["read"], ApartLog(self)
+        partners = other.lines(second)
+        place, partner = 0.0, ""
+        for line, text in self.lines(first):
+            while place < line:
+                place, partner = next(partners, (math.inf, ""))
+            if place == line:
+                yield line, (text, partner)
+        for _ in partners:
+            pass
+        sizes = self.counts["read"] - before, other.counts["read"]
+        if sizes[0] != sizes[1]:
+            reason = f"{sizes[1]} lines, but {first} has {sizes[0]}: one {what} a pair is needed"
+            raise CorpusError(second, reason)
+
+    def objects(self, path: str, *needed: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield numbered objects (from 1) of a ``.jsonl`` file that have the keys of ``needed``."""
+        for line, text in self.lines(path):
+            with self.checks(path, line):
+                fields = parsed(text)
+                if not isinstance(fields, dict):
+                    raise BadFieldError("no JSON object")
+                for key in needed:
+                    if key not in fields:
+                        raise BadFieldError(f"the key {key} is missing")
+                yield line, fields
+
+    def columns(self, path: str, *, fewest: int, most: int) -> Iterator[tuple[int, list[str]]]:
+        """Yield numbered rows of ``fewest`` to ``most`` columns, tabs between, quotes literal."""
+        wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
+        for line, text in self.lines(path):
+            fields = text.split("\t")
+            if fewest <= len(fields) <= most:
+                yield line, fields
+            else:
+                count = f"{len(fields)} column{'s' if len(fields) > 1 else ''}"
+                self.quarantine(path, line, f"{count} where there should be {wanted}")
+
+    def headed(
+        self, path: str, *needed: str | tuple[str, ...]
+    ) -> Iterator[tuple[int, dict[str, str]]]:
+        """Yield numbered rows below a header, by its names, with tabs between, quotes literal.
+
+        Raises:
+            CorpusError: the header lacks a name of ``needed``, of a tuple all names.
+        """
+        source = self.lines(path)
+        header = next(source, (1, ""))[1].split("\t")
+        self.counts["read"] -= 1
+        check_header(path, header, needed)
+        for line, text in source:
+            with self.checks(path, line):
+                yield line, by_name(header, text.split("\t"))
+
+    def records(
+        self, path: str, *, delimiter: str = ",", strict: bool = False
+    ) -> Iterator[tuple[int, list[str]]]:
+        """Yield the records of a CSV file, the header first, each with the last line it covers.
+
+        Records are counted, not lines, and not the header. Blank lines between records are counted
+        and left out. A record that is no CSV goes to quarantine, or is a ``CorpusError`` where that
+        is ``strict``: a quote that is never closed swallows the records behind it.
+        """
+        position = 0
+
+        def rows() -> Iterator[str]:
+            nonlocal position
+            for line, content in self.lines(path):
+                position = line
+                self.counts["read"] -= 1
+                yield content + "\n"
+
+        reader = csv.reader(rows(), delimiter=delimiter)
+        self.counts["read"] -= 1
+        while True:
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                self.counts["read"] += 1
+                if strict:
+                    reason = f"the quotes are damaged: {error}"
+                    raise CorpusError(path, reason, line=position) from error
+                self.quarantine(path, position, str(error))
+            else:
+                self.counts["read"] += 1
+                if fields:
+                    yield position, fields
+                else:
+                    self.counts["blank"] += 1
+
 
 class Checks:
     """The block of ``Log.checks``; a class, as a generator would cost a third of reading SNLI."""
@@ -114,9 +226,7 @@ class ApartLog(Log):
 
 
 def raw_lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines (from 1), local or fsspec, plain or compressed (``.gz``), undecoded.
-
-    Lines end at a newline only, and keep it.
+    """Yield numbered lines (from 1) of a file, undecoded, with their newlines.
 
     Raises:
         CorpusError: as ``sentune.io.bounded_read``, or the file is UTF-16.
@@ -148,62 +258,6 @@ def _is_utf_16(start: bytes) -> bool:
     return len(start) > 3 and any(even) != any(odd)
 
 
-def lines(path: str, log: Log) -> Iterator[tuple[int, str]]:
-    """Numbered lines (from 1) of a UTF-8 file (see ``raw_lines``); others go to quarantine.
-
-    Lines end at a newline only: SNLI has U+2028 and its like inside sentences.
-    """
-    for line, raw in raw_lines(path):
-        log.counts["read"] += 1
-        try:
-            text = raw.decode("utf-8-sig" if line == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            log.quarantine(path, line, f"no UTF-8 at byte {error.start}")
-            continue
-        yield line, text.rstrip("\r\n")
-
-
-def parallel(first: str, second: str, log: Log, what: str) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Numbered lines that two files have both; a bad line takes its partner with it.
-
-    ``log`` counts the lines of the first file.
-
-    Raises:
-        CorpusError: the files differ in their numbers of lines, once all are read, or as
-            ``raw_lines``; it says what the second file must have one of for each pair.
-    """
-    before, other = log.counts["read"], ApartLog(log)
-    partners = lines(second, other)
-    place, partner = 0.0, ""
-    for line, text in lines(first, log):
-        while place < line:
-            place, partner = next(partners, (math.inf, ""))
-        if place == line:
-            yield line, (text, partner)
-    for _ in partners:
-        pass
-    sizes = log.counts["read"] - before, other.counts["read"]
-    if sizes[0] != sizes[1]:
-        reason = f"{sizes[1]} lines, but {first} has {sizes[0]}: one {what} a pair is needed"
-        raise CorpusError(second, reason)
-
-
-def objects(path: str, log: Log, *needed: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Numbered objects (from 1) of a ``.jsonl`` file, compressed or not.
-
-    What is no object, or lacks a key of ``needed``, goes to quarantine.
-    """
-    for line, text in lines(path, log):
-        with log.checks(path, line):
-            fields = parsed(text)
-            if not isinstance(fields, dict):
-                raise BadFieldError("no JSON object")
-            for key in needed:
-                if key not in fields:
-                    raise BadFieldError(f"the key {key} is missing")
-            yield line, fields
-
-
 def parsed(text: str) -> Any:
     """Return what a JSON text holds; refuse what is no JSON."""
     try:
@@ -213,41 +267,6 @@ def parsed(text: str) -> Any:
         raise BadFieldError(f"no JSON: {error.msg} at {place}") from None
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 100,000 brackets
         raise BadFieldError(f"no usable JSON: {error}") from None
-
-
-def columns(path: str, log: Log, *, fewest: int, most: int) -> Iterator[tuple[int, list[str]]]:
-    """Numbered rows of ``fewest`` to ``most`` columns with tabs between; quotes are literal.
-
-    A row of another width goes to quarantine.
-    """
-    wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
-    for line, text in lines(path, log):
-        fields = text.split("\t")
-        if fewest <= len(fields) <= most:
-            yield line, fields
-        else:
-            count = f"{len(fields)} column{'s' if len(fields) > 1 else ''}"
-            log.quarantine(path, line, f"{count} where there should be {wanted}")
-
-
-def headed(
-    path: str, log: Log, *needed: str | tuple[str, ...]
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Numbered rows below a header, by its names, with tabs between; quotes are literal.
-
-    The header is no row. A row of another width goes to quarantine.
-
-    Raises:
-        CorpusError: the header lacks a name of ``needed``, of a tuple all names, or as
-            ``raw_lines``.
-    """
-    source = lines(path, log)
-    header = next(source, (1, ""))[1].split("\t")
-    log.counts["read"] -= 1
-    check_header(path, header, needed)
-    for line, text in source:
-        with log.checks(path, line):
-            yield line, by_name(header, text.split("\t"))
 
 
 def check_header(
@@ -264,49 +283,6 @@ def by_name(header: list[str], values: list[str]) -> dict[str, str]:
     if len(values) != len(header):
         raise BadFieldError(f"{len(values)} columns where the header has {len(header)}")
     return dict(zip(header, values, strict=True))
-
-
-def records(
-    path: str, log: Log, *, delimiter: str = ",", strict: bool = False
-) -> Iterator[tuple[int, list[str]]]:
-    """The records of a CSV file, the header first, each with the last line that it covers.
-
-    ``log`` counts records, not lines, and not the header. Blank lines between records are counted
-    and left out. A record that is no CSV goes to quarantine, or is an error where that is
-    ``strict``: a quote that is never closed swallows the records behind it.
-
-    Raises:
-        CorpusError: as ``raw_lines``.
-    """
-    position = taken = 0
-    source = lines(path, log)
-
-    def rows() -> Iterator[str]:
-        nonlocal position, taken
-        for line, content in source:
-            position, taken = line, taken + 1
-            yield content + "\n"
-
-    reader = csv.reader(rows(), delimiter=delimiter)
-    log.counts["read"] -= 1
-    while True:
-        taken = 0
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            log.counts["read"] -= taken - 1
-            if strict:
-                reason = f"the quotes are damaged: {error}"
-                raise CorpusError(path, reason, line=position) from error
-            log.quarantine(path, position, str(error))
-        else:
-            log.counts["read"] -= taken - 1
-            if fields:
-                yield position, fields
-            else:
-                log.counts["blank"] += 1
 
 
 def sentence(value: object, name: str) -> str:

@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from sentune.corpora.formats import (
-    arrow,
-    beir,
-    books,
-    builtin,
-    csts,
-    hub,
-    nli,
-    operations,
-    senteval,
-    sts,
-)
+from sentune.corpora.formats import arrow, beir, books, builtin, hub, nli, operations, senteval, sts
 from sentune.corpora.formats.reading import Readers
 from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import Kind
@@ -65,7 +54,7 @@ FORMATS: dict[str, Format] = {
     ),
     "stsb": Format({Kind.SCORED_PAIRS: sts.stsb}),
     "sts": Format({Kind.SCORED_PAIRS: sts.folder}, sts.OPTIONS),
-    "csts": Format({Kind.CONDITIONED_PAIRS: csts.pairs}, csts.OPTIONS),
+    "csts": Format({Kind.CONDITIONED_PAIRS: sts.csts}, sts.CSTS_OPTIONS),
     "senteval": Format(senteval.readers, senteval.OPTIONS),
     "beir": Format({Kind.QUERIES: beir.queries, Kind.SENTENCES: beir.sentences}, beir.OPTIONS),
     "parquet": Format(arrow.readers),

@@ -5,6 +5,7 @@ All functions work on streams. Only what is stated to be collected is held in me
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -22,17 +23,15 @@ _CACHED = 1 << 26
 """Bytes of what is collected on disk that are held in memory."""
 
 
-def parse_slice(option: str, text: str) -> slice:
-    """A Python slice written ``A:B``, either end optional, negative ends counting from the end."""
-    start, colon, stop = text.partition(":")
-    try:
-        ends = [int(end) if end else None for end in (start, stop)]
-    except ValueError:
-        ends = []
-    if not colon or not ends:
+def parse_slice(option: str, text: str | None) -> slice | None:
+    """Return a Python slice written ``A:B``, either end optional, negative ones from the end."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(-?\d+)?:(-?\d+)?", text)
+    if found is None:
         fix = "write it as A:B, such as 0:1000 or -500:"
         raise InvalidValue(f"corpus option {option}", text, fix)
-    return slice(*ends)
+    return slice(*(int(end) if end else None for end in found.groups()))
 
 
 def take(items: Iterable[Item], part: slice) -> Iterator[Item]:
@@ -62,7 +61,7 @@ def take_premises(rows: Iterable[Row], part: slice, column: int = 0) -> Iterator
 
 
 def triplets(pairs: Iterable[Row], log: Log, *, every: bool = False) -> Iterator[Row]:
-    """Labelled pairs -> (premise, entailment, contradiction), as SimCSE makes its training set.
+    """Yield (premise, entailment, contradiction) of pairs, as SimCSE makes its training set.
 
     Every entailment of a premise gives one triplet with a contradiction of the same premise as its
     hard negative. SimCSE (section 4.2) samples it at random; here the k-th entailment takes
@@ -85,8 +84,8 @@ def triplets(pairs: Iterable[Row], log: Log, *, every: bool = False) -> Iterator
                 log.counts["premises_without_triplet"] += 1
                 continue
             for k, positive in enumerate(entailed):
-                turn = k % len(contradicted)
-                for negative in contradicted if every else contradicted[turn : turn + 1]:
+                chosen = contradicted if every else [contradicted[k % len(contradicted)]]
+                for negative in chosen:
                     yield premise, positive, negative
 
 
@@ -98,7 +97,7 @@ _BY_PREMISE = """
 
 
 def sentence_pairs(rows: Iterable[Row], log: Log) -> Iterator[Row]:
-    """Operations -> (anchor, positive), for InterSent's supervised contrastive baseline.
+    """Yield (anchor, positive) of operations, for InterSent's supervised contrastive baseline.
 
     The two shorter sentences of fusion and difference are concatenated (section 3.3): fusion gives
     (first + second, target), difference (first, second + target), the others (first, target).
@@ -132,10 +131,7 @@ def sentences(rows: Iterable[Row], columns: tuple[int, ...]) -> Iterator[Row]:
 
 @contextmanager
 def _scratch(table: str) -> Iterator[sqlite3.Connection]:
-    """Yield a database of one table that goes with the block.
-
-    It lies in the folder for temporary files (``TMPDIR``), in memory as far as ``_CACHED`` goes.
-    """
+    """Yield a database of one table in ``TMPDIR``, which goes with the block."""
     with closing(sqlite3.connect("", isolation_level=None)) as scratch:
         scratch.execute("PRAGMA journal_mode = OFF")
         scratch.execute(f"PRAGMA cache_size = -{_CACHED >> 10}")

@@ -15,8 +15,6 @@ from sentune.corpora.formats.reading import (
     Readers,
     Row,
     check_label,
-    headed,
-    lines,
     number,
     raw_lines,
     sentence,
@@ -56,7 +54,7 @@ def _sentiment(files: Files, log: Log) -> Iterator[Row]:
     """SST2: ``sentence TAB label`` in SentEval's ``sentiment-SPLIT``, ``label sentence`` in
     ``stsa.binary.SPLIT``; labels are 0 and 1."""
     for split, path in files.items():
-        for line, text in lines(path, log):
+        for line, text in log.lines(path):
             first, tab, last = text.rpartition("\t")
             mark, _, words = (last, tab, first) if tab else text.partition(" ")
             with log.checks(path, line):
@@ -97,7 +95,7 @@ def _latin(path: str, log: Log) -> Iterator[tuple[int, str]]:
 def _paraphrases(files: Files, log: Log) -> Iterator[Row]:
     """MRPC: quality (0 or 1), two ids and two sentences below a header."""
     for split, path in files.items():
-        for line, fields in headed(path, log, "Quality", "#1 String", "#2 String"):
+        for line, fields in log.headed(path, "Quality", "#1 String", "#2 String"):
             with log.checks(path, line):
                 if fields["Quality"] not in _PARAPHRASE:
                     raise BadFieldError(f"Quality is {fields['Quality']!r}, not 0 or 1")
@@ -111,7 +109,7 @@ def _sick(
     """SICK: pairs with the column of ``names`` that is there; ``SICK.txt`` names rows' splits."""
     for part, path in files.items():
         own = ("SemEval_set",) if part == _WHOLE else ()
-        for line, fields in headed(path, log, "sentence_A", "sentence_B", names, *own):
+        for line, fields in log.headed(path, "sentence_A", "sentence_B", names, *own):
             with log.checks(path, line):
                 first, second = (sentence(fields[n], n) for n in ("sentence_A", "sentence_B"))
                 gold = value(next(fields[name] for name in names if name in fields))
@@ -129,11 +127,9 @@ def _benchmark(files: Files, log: Log) -> Iterator[Row]:
 
 
 class _Task(NamedTuple):
-    """A task.
+    """A task: its folder in SentEval's ``downstream``, how it is read, and its files.
 
-    Attributes:
-        folder: where SentEval's own layout has it, below ``downstream``.
-        layouts: its files, as SentEval names them and as others do; the first there is read.
+    ``layouts`` are files as SentEval names them and as others do; the first that is there is read.
     """
 
     folder: str

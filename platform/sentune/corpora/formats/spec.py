@@ -22,7 +22,6 @@ class Spec:
     """A corpus specification, taken apart.
 
     Attributes:
-        text: what the user wrote.
         path: local path, fsspec URI or name, as the format understands it.
         options: in the order given, percent-decoded.
     """
@@ -42,8 +41,7 @@ class Spec:
     def integer(self, option: str, default: int, *, minimum: int) -> int:
         """The value of an integer option; refuses what is no integer or below ``minimum``."""
         text = self.options.get(option, str(default))
-        digits = text[1:] if text[:1] == "-" else text
-        if not digits.isdecimal() or len(digits) > _DIGITS or int(text) < minimum:
+        if not re.fullmatch(rf"-?\d{{1,{_DIGITS}}}", text) or int(text) < minimum:
             fix = f"use an integer of at least {minimum}"
             raise InvalidValue(f"{FIELD} option {option}", text, fix)
         return int(text)

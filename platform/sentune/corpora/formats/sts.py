@@ -1,4 +1,11 @@
-"""The STS Benchmark, and the yearly STS tasks of SemEval, 2012 to 2016: pairs with scores."""
+"""Pairs with scores: the STS Benchmark, SemEval's yearly STS tasks (2012 to 2016), C-STS.
+
+C-STS (Deshpande et al. 2023, princeton-nlp/c-sts) is similarity under a condition: CSV files with
+the columns ``sentence1``, ``sentence2``, ``condition`` and ``label``, 1 to 5; the labels of its
+test file are hidden (-1). LC-STS (Tu et al. 2024, brandeis-llc/L-CSTS) labels it again: a TSV file
+with the columns ``uid``, the number from 0 of a row of C-STS's development file, and
+``reannotated-label``, -1 where no condition fits.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +15,18 @@ from sentune.corpora.formats.reading import (
     BadFieldError,
     Log,
     Row,
-    lines,
+    by_name,
+    check_header,
     names_in,
     number,
-    parallel,
     sentence,
 )
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.errors import CorpusError, InvalidValue
 
 OPTIONS = {"subsets": "A+B or all; default: all but SMT of 2013"}
+CSTS_OPTIONS = {"labels": "LC-STS's .tsv, whose labels replace those of the same rows"}
+
 _INPUT, _GOLD, _END = "STS.input.", "STS.gs.", ".txt"
 _TOGETHER = "ALL"
 """Not a subset: all gold scores of a year in one file."""
@@ -26,6 +35,11 @@ _LEFT_OUT = "SMT"
 """The subset of 2013 that SentEval could not pass on for its licence, and that the averages of
 papers for 2013 therefore leave out."""
 
+_COLUMNS = ("sentence1", "sentence2", "condition", "label")
+_LC_COLUMNS = ["uid", "reannotated-label"]
+_NO_SCORE = -1.0
+_LOWEST, _HIGHEST = 1, 5
+
 
 def stsb(spec: Spec, log: Log) -> Iterator[Row]:
     """Scored pairs of an STS Benchmark file: genre, file, year, id, score, and two sentences.
@@ -33,7 +47,7 @@ def stsb(spec: Spec, log: Log) -> Iterator[Row]:
     Tab-separated without header; quotes are literal; columns after the seventh are sources. The
     genre (main-captions, main-news, ...) is the subset.
     """
-    for line, text in lines(spec.path, log):
+    for line, text in log.lines(spec.path):
         fields = text.split("\t")
         with log.checks(spec.path, line):
             if len(fields) < 7:
@@ -52,14 +66,13 @@ def folder(spec: Spec, log: Log) -> Iterator[Row]:
 
     Raises:
         InvalidValue: there is no such subset.
-        CorpusError: there is no subset at all, a file of a subset is missing, or the numbers of
-            its lines differ.
+        CorpusError: there is no subset at all, or a file of one is missing.
     """
     names = _subsets(spec.path)
     chosen = _chosen(spec, names)
     for name in names:
         first, gold = (f"{spec.path.rstrip('/')}/{kind}{name}{_END}" for kind in (_INPUT, _GOLD))
-        before, rows = log.counts["read"], parallel(first, gold, log, "score")
+        before, rows = log.counts["read"], log.parallel(first, gold, "score")
         if name not in chosen:
             for _ in rows:
                 pass
@@ -106,3 +119,63 @@ def _chosen(spec: Spec, names: Collection[str]) -> Collection[str]:
         fix = f"use all, or some of {', '.join(names)} with + between them"
         raise InvalidValue(f"{FIELD} option subsets", "+".join(unknown), fix)
     return chosen
+
+
+def csts(spec: Spec, log: Log) -> Iterator[Row]:
+    """Conditioned pairs of a C-STS file; with ``labels=FILE`` scored by LC-STS.
+
+    Dropped and counted: ``unscored`` rows (-1) and, with ``labels``, rows ``not_reannotated``. The
+    line of a bad row is the last one that it covers.
+
+    Raises:
+        CorpusError: a column is missing, or ``labels`` is damaged or has rows of another file.
+    """
+    again = _labels(spec.options["labels"]) if "labels" in spec.options else None
+    source = log.records(spec.path)
+    line, header = next(source, (1, []))
+    check_header(spec.path, header, _COLUMNS, line)
+    rows = 0
+    for place, (line, values) in enumerate(source):
+        rows += 1
+        with log.checks(spec.path, line):
+            fields = by_name(header, values)
+            texts = [sentence(fields[name], name) for name in _COLUMNS[:3]]
+            score = _score(fields["label"]) if again is None else again.get(place)
+            if score is None:
+                log.counts["not_reannotated"] += 1
+            elif score == _NO_SCORE:
+                log.counts["unscored"] += 1
+            else:
+                yield *texts, score
+    if again and max(again) >= rows:
+        reason = f"it labels row {max(again)}, but {spec.path} has {rows} rows, numbered from 0"
+        raise CorpusError(spec.options["labels"], reason)
+
+
+def _score(value: object) -> float:
+    score = number(value, "label")
+    if score != _NO_SCORE and not _LOWEST <= score <= _HIGHEST:
+        raise BadFieldError(f"label is {value!r}, neither from {_LOWEST} to {_HIGHEST} nor -1")
+    return score
+
+
+def _labels(path: str) -> dict[int, float]:
+    """Row number -> label of LC-STS. Strict: a label of another row would go unnoticed."""
+    found: dict[int, float] = {}
+    for line, text in Log("0").lines(path):
+        fields = text.split("\t")
+        if line == 1 and fields != _LC_COLUMNS:
+            reason = f"the header is {text!r}, not uid and reannotated-label with a tab between"
+            raise CorpusError(path, reason, line=1)
+        if line == 1:
+            continue
+        try:
+            uid, label = fields
+            place, score = int(uid), _score(label)
+        except ValueError as error:
+            raise CorpusError(path, f"no number and label: {error}", line=line) from None
+        if place < 0 or place in found:
+            reason = "comes twice" if place in found else "is negative"
+            raise CorpusError(path, f"uid {place} {reason}", line=line)
+        found[place] = score
+    return found

@@ -27,7 +27,6 @@ class FixedVectors:
 
     @property
     def width(self) -> int:
-        """n."""
         return int(self.table.vectors.shape[1])
 
     def __call__(self, ids: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from sentune.encoders.padding import pad
+from sentune.encoders.tokenizing import pad
 
 
 class BidirectionalGru(nn.Module):
@@ -25,13 +25,10 @@ class BidirectionalGru(nn.Module):
 
     Sentences of any lengths go through it packed, time step by time step, so that padding costs
     nothing and the backward direction starts at each sentence's own last word.
-
-    Args:
-        inputs: n.
-        hidden: H.
     """
 
     def __init__(self, inputs: int, hidden: int) -> None:
+        """Take the n numbers of a word to H of each direction."""
         super().__init__()
         self.gru = nn.GRU(inputs, hidden, batch_first=True, bidirectional=True)
         self.width = 2 * hidden

@@ -5,7 +5,6 @@ Legend: W = words, n = width of a vector, T = tokens of the corpus.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -61,14 +60,8 @@ class PpmiSpec(BaseModel):
 
 @dataclass(frozen=True)
 class _Tokens:
-    """T lower-cased tokens as numbers.
-
-    Attributes:
-        numbers: [T] number of each token, by first appearance.
-        lengths: tokens of each sentence.
-        words: the word of each number.
-        content: hash of all tokens and of where sentences end.
-    """
+    """T lower-cased tokens: [T] their numbers by first appearance, the word of each number, the
+    lengths of sentences, and a hash of all."""
 
     numbers: NDArray[np.int32]
     lengths: NDArray[np.int64]
@@ -118,15 +111,15 @@ def _read(texts: Iterable[str]) -> _Tokens:
 
 
 def _write(tokens: _Tokens, options: PpmiSpec, spec: str, fingerprint: str, draft: Path) -> None:
-    counts = Counter(dict(enumerate(np.bincount(tokens.numbers).tolist())))
-    order = sorted(counts, key=lambda number: (-counts[number], tokens.words[number]))
+    counts = np.bincount(tokens.numbers)
+    order = np.lexsort((np.array(tokens.words, dtype=object), -counts)).tolist()
     kept = [number for number in order if counts[number] >= options.min_count]
     if len(kept) <= options.width:
         fix = f"use a width below {len(kept)}, the words that occur min_count times"
         raise InvalidValue("--vectors option width", options.width, fix)
     rows = np.full(len(order), -1, dtype=np.int32)
     rows[kept] = np.arange(len(kept))
-    shares = np.array([counts[number] for number in order]) / len(tokens.numbers)
+    shares = counts[order] / len(tokens.numbers)
     pairs = _pairs(rows[tokens.numbers], tokens, options, len(kept))
     table = WordTable(
         words=tuple(tokens.words[number] for number in kept),

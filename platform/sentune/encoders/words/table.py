@@ -38,11 +38,9 @@ def tokenise(sentence: str) -> list[str]:
 
 @dataclass(frozen=True)
 class WordRows:
-    """The known words of S sentences, one sentence after the other.
+    """The known words of S sentences as rows of a word table, one sentence after the other.
 
-    Attributes:
-        ids: rows of the word table, int32.
-        offsets: [S + 1] int64; sentence s is ``ids[offsets[s]:offsets[s + 1]]``, maybe empty.
+    Sentence s is ``ids[offsets[s]:offsets[s + 1]]``, maybe empty.
     """
 
     ids: NDArray[np.int32]
@@ -55,11 +53,6 @@ class WordRows:
     def lengths(self) -> NDArray[np.int64]:
         """[S] known words of each sentence."""
         return np.diff(self.offsets)
-
-    @property
-    def empty(self) -> int:
-        """How many sentences have no known word."""
-        return int((self.lengths == 0).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,11 +110,7 @@ class WordTable:
         return {word: row for row, word in enumerate(self.words)}
 
     def ids(self, sentences: Sequence[str], max_length: int | None = None) -> WordRows:
-        """Rows of the words of each sentence; unknown words are left out.
-
-        Args:
-            max_length: known words of a sentence that are kept, from its beginning.
-        """
+        """Return rows of the first ``max_length`` known words of each sentence."""
         found: list[int] = []
         offsets = [0]
         for sentence in sentences:
@@ -130,13 +119,13 @@ class WordTable:
         return WordRows(np.array(found, dtype=np.int32), np.array(offsets, dtype=np.int64))
 
     def known_share(self, sentences: Sequence[str]) -> float:
-        """Share of the sentences' words that have a vector, from 0 to 1; 1 where there is none."""
+        """Return the share of the sentences' words that have a vector; 1 where there is none."""
         tokens = [tokenise(sentence) for sentence in sentences]
         every = sum(map(len, tokens))
         return sum(len(self._rows(words)) for words in tokens) / every if every else 1.0
 
     def _rows(self, tokens: Sequence[str]) -> list[int]:
-        """Rows of the known words, lower-cased as in SIF's and uSIF's code.
+        """Return rows of the known words, lower-cased as in SIF's and uSIF's code.
 
         A word that only exists as it was written (``NASDAQ`` in cased vectors) has that row.
         """

@@ -67,7 +67,6 @@ def training_folder(words: WordTable, counts: NDArray[np.int64], cache: Path) ->
     """Return a folder with the whole table and ``counts.npy``, named by their content.
 
     Args:
-        words: W words with vectors.
         counts: [W] how often each word occurs in the training corpus.
         cache: folder of the cache; several processes may use it at once.
 

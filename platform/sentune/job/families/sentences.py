@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from sentune.corpora.formats import kinds_of
-from sentune.encoders.word_averages import word_averages
+from sentune.encoders.transformer import word_averages
 from sentune.errors import InvalidValue
 from sentune.job.corpora import STORED
 from sentune.job.families.trained import TrainedFamily

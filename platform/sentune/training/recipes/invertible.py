@@ -26,7 +26,7 @@ from sentune.methods.invertible_representations import Representations
 from sentune.readouts.grid import grid_of
 from sentune.readouts.representation import REPRESENTATION
 from sentune.tasks import Result
-from sentune.tasks.representations import evaluate_representations
+from sentune.tasks.variants import evaluate_representations
 from sentune.training.gradients import average_gradients, send_parameters
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time

@@ -1,14 +1,18 @@
-"""Judging a model that offers several representations of a sentence, on all of them at once.
+"""Judging a model that embeds a sentence in several ways, on all of them at once.
 
-Legend: S = sentences, D = width of a representation.
+A fitted family has similarities that depend on one readout; other models have several
+representations.
+
+Legend: S = sentences, N = pairs, V = values of a readout, D = width of a representation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sentune.beats import beat
@@ -17,10 +21,81 @@ from sentune.geometry.points import Points
 from sentune.readouts.grid import Grid
 from sentune.readouts.representation import REPRESENTATION
 from sentune.readouts.sweep import SWEEP_FILE, Sweep
-from sentune.tasks.base import Embed, Given, ModelTask, Result, Task, readout_of
-from sentune.tasks.evaluate import evaluate, finite
+from sentune.tasks.base import Embed, Given, ModelTask, Result, Task, evaluate, finite, readout_of
 from sentune.tasks.pairs import symmetric_similarity
 from sentune.tasks.sts import METRICS, Sts
+
+Floats = NDArray[np.float64]
+Similarities: TypeAlias = Callable[[Sequence[str], Any, Any, Sequence[int]], Floats]
+"""Distinct sentences, rows of them that N pairs' sides are, [N] each, and V values of the readout
+-> [V, N] similarities."""
+
+
+def evaluate_family(
+    tasks: Sequence[Task | ModelTask],
+    similarities: Similarities,
+    axis: str,
+    grid: Grid,
+    metric: str = "pearson",
+) -> Result:
+    """Return metrics at the best value of the readout, and the whole sweep, of each task.
+
+    Args:
+        tasks: of scored pairs.
+        axis: the readout that the models differ in, such as the number of components removed.
+        metric: ``pearson`` or ``spearman``, by which the value is chosen.
+
+    Raises:
+        InvalidValue: a task is of another kind.
+    """
+    result = Result()
+    values = [int(value) for value in grid]
+    for done, task in enumerate(tasks):
+        beat("validating", done=done, total=len(tasks))
+        if not isinstance(task, Sts):
+            fix = "methods on word vectors are judged on scored pairs"
+            raise InvalidValue("task", task.name, fix)
+        found = similarities(task.pairs.sentences, *task.pairs.rows, values)
+        name = f"{task.name}/{metric}"
+        sweep = Sweep(metric=name, axes={axis: grid}, values=task.sweep(found, metric))
+        (place,) = sweep.place
+        result.update(task.metrics_of(found[place]))
+        result.readouts[f"{task.name}/{axis}"] = values[place]
+        error = standard_error(found[place], task.scores, metric)
+        result.metrics[f"{name}_standard_error"] = error
+        result.tables[f"{task.name}/{SWEEP_FILE}"] = sweep.to_table()
+    return result
+
+
+def standard_error(similarities: Floats, scores: Floats, metric: str) -> float:
+    """Return the standard error of a correlation over the choice of pairs, of 1,000 bootstraps.
+
+    A method that is fitted in closed form has no seeds to vary; its error bar is that of the data.
+    """
+    from scipy.stats import bootstrap, rankdata  # it takes a second to import
+
+    def statistic(x: Floats, y: Floats, axis: int) -> Floats:
+        if metric == "spearman":
+            x, y = rankdata(x, axis=axis), rankdata(y, axis=axis)
+        x = x - x.mean(axis=axis, keepdims=True)
+        y = y - y.mean(axis=axis, keepdims=True)
+        norms = np.linalg.norm(x, axis=axis) * np.linalg.norm(y, axis=axis)
+        products: Floats = (x * y).sum(axis=axis)
+        found: Floats = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
+        return found
+
+    found = bootstrap(
+        (similarities, scores),
+        statistic,
+        paired=True,
+        vectorized=True,
+        n_resamples=1000,
+        batch=100,
+        method="basic",
+        rng=0,
+    )
+    return float(found.standard_error)
+
 
 Represent = Callable[[list[str]], Mapping[str, Tensor]]
 """S sentences -> name of a representation -> [S, D]."""
@@ -77,7 +152,7 @@ def evaluate_representations(
 
 
 def _judge(task: Sts, representations: Mapping[str, Tensor], readouts: Given, grid: Grid) -> Result:
-    """One STS task by the cosines of every representation, name -> [S, D] of its sentences.
+    """Judge one STS task by the cosines of every representation, name -> [S, D] of its sentences.
 
     The metrics are those of the chosen representation, and ``TASK/words_pearson`` of averaged word
     vectors; ``TASK/representations.json`` holds those of each one. The readout is the one of the
@@ -86,10 +161,11 @@ def _judge(task: Sts, representations: Mapping[str, Tensor], readouts: Given, gr
     """
     for name in (*grid, WORDS):
         _known(str(name), representations)
-    similarity, found = symmetric_similarity(Points()), {}
-    for name, vectors in representations.items():
-        cosines = task.pairs.compare(finite(vectors, task.sentences()), similarity)
-        found[name] = task.metrics_of(cosines)
+    similarity, swept = symmetric_similarity(Points()), {}
+    found = {
+        name: task.metrics_of(task.pairs.compare(finite(vectors, task.sentences()), similarity))
+        for name, vectors in representations.items()
+    }
     if readouts is None:
         metric = f"{task.name}/pearson"
         values = np.array([found[str(name)].metrics[metric] for name in grid])
@@ -97,19 +173,14 @@ def _judge(task: Sts, representations: Mapping[str, Tensor], readouts: Given, gr
         chosen: Any = sweep.chosen[REPRESENTATION.name]
         swept = {f"{task.name}/{SWEEP_FILE}": sweep.to_table()}
     else:
-        chosen = readout_of(readouts, task.name, Sts.kind, REPRESENTATION.name)
-        if chosen is None:
-            chosen = readouts.get(REPRESENTATION.name, SHIPPED)
-        swept = {}
+        bare = readouts.get(REPRESENTATION.name, SHIPPED)
+        chosen = readout_of(readouts, task.name, Sts.kind, REPRESENTATION.name) or bare
     _known(str(chosen), representations)
     # over all subsets, and the means over them where there are any
     wanted = [f"{m}{mean}" for m in METRICS for mean in ("", "_mean", "_weighted_mean")]
+    names = {f"{task.name}/{short}": short for short in wanted}
     table = {
-        name: {
-            short: each.metrics[f"{task.name}/{short}"]
-            for short in wanted
-            if f"{task.name}/{short}" in each.metrics
-        }
+        name: {short: each.metrics[full] for full, short in names.items() if full in each.metrics}
         for name, each in found.items()
     }
     result = found[str(chosen)]
