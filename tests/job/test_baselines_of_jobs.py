@@ -17,7 +17,8 @@ from sentune.encoders.tokenizing import load_tokenizer
 from sentune.encoders.transformer import word_averages
 from sentune.geometry.gaussians import Gaussians
 from sentune.geometry.points import Points
-from sentune.job.baselines import PairedTest, baselines
+from sentune.job.baselines import baselines
+from sentune.report.paired import PairedTest
 from sentune.tasks import Rte, evaluate, tasks_for
 
 DEV, TEST = "builtin:nli?split=dev", "builtin:nli?split=test"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import numpy as np
 import pytest
 
 from sentune.corpora.formats import read_pairs
@@ -22,6 +23,7 @@ from sentune.job.study_files import last_start, mend_summary, refuse_late
 from sentune.job.test_set import TestReads, Winner
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
 from sentune.report.behaviour import BEHAVIOUR_FILE
+from sentune.report.paired import HITS_FILE
 from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import published
 from sentune.study.store.study_index import TEST_READS
@@ -55,8 +57,8 @@ class Toy(SentenceFamily):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "card.json").write_text(json.dumps(card, default=str))
 
-    def publish(self, summary: StudySummary) -> None:
-        publish(self, self.checkpoint.parent.name, self.checkpoint, summary)
+    def publish(self, summary: StudySummary) -> dict[str, Any]:
+        return publish(self, self.checkpoint.parent.name, self.checkpoint, summary)
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +69,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> None:
         if toy.killed:
             raise KilledError
         toy.judged.append(toy.checkpoint.parent.name)
-        return Result(metrics={METRIC: 0.7}, readouts={}, tables={})
+        return Result(metrics={METRIC: 0.7}, hits={METRIC: np.ones(1)})
 
     monkeypatch.setattr("sentune.job.product.measured", measured)
 
@@ -105,7 +107,8 @@ def reads(folder: Path) -> list[dict[str, Any]]:
 
 def test_a_reading_is_recorded_with_winner_and_corpora(tmp_path: Path) -> None:
     spec, summary = corpus(tmp_path), summary_of(7)
-    product(tmp_path, "finalist-0007-seed-2", [spec]).publish(summary)
+    tables = product(tmp_path, "finalist-0007-seed-2", [spec]).publish(summary)
+    assert tables[HITS_FILE] == {METRIC: [1.0]}
     (entry,) = reads(tmp_path)
     assert summary.test_reads == [entry]
     assert summary.best == 7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from scipy import stats
 from sentune.errors import InvalidValue
 from sentune.records import FinalistRecord, Spread, StudySummary
 from sentune.report.leaderboard import leaderboard, leaderboard_report, leaderboard_table
+from sentune.report.paired import HITS_FILE
 from sentune.report.render import to_html
 from sentune.report.view import View
 from tests.report.studies import OBJECTIVE, study, trials
@@ -57,6 +59,26 @@ def test_other_objectives_need_a_metric_and_what_lacks_it_is_last() -> None:
         leaderboard([])
     table = leaderboard_table([seen("x", [0.7]), *views], OBJECTIVE)
     assert [line[0][0].text for line in table.lines] == ["a", "b", "x"]
+
+
+def test_models_are_compared_on_the_same_test_pairs(tmp_path: Path) -> None:
+    right = {"a": [1.0] * 9 + [0.0], "b": [1.0] * 3 + [0.0] * 7, "c": [1.0] * 5 + [0.0] * 5}
+    tests = {"a": "one", "b": "one", "c": "another"}
+    views = []
+    for place, (name, hits) in enumerate(right.items()):
+        corpora = {"test": {"spec": "x", "fingerprint": tests[name]}}
+        one = seen(name, [0.9 - place / 10], corpora=corpora)
+        (tmp_path / name).mkdir()
+        file = tmp_path / name / HITS_FILE
+        file.write_text(json.dumps({OBJECTIVE: hits}), encoding="utf-8")
+        views.append(View(summary=one.summary, folder=tmp_path / name))
+    found = leaderboard(views)["p_pairs"]
+    assert found["b"] == pytest.approx(stats.binomtest(6, 6).pvalue)
+    assert math.isnan(found["a"])
+    assert math.isnan(found["c"])
+    heads = [column.head for column in leaderboard_table(views).columns]
+    assert "p of pairs" in heads
+    assert "p" not in heads
 
 
 def test_it_is_a_page(tmp_path: Path) -> None:

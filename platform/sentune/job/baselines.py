@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.schema import Corpus, Kind
 from sentune.geometry.points import Points
 from sentune.job.families.base import JobFamily
+from sentune.report.paired import Hits, PairedTest
 from sentune.tasks import (
     AmbiguousRte,
     DirectionTask,
@@ -30,39 +28,8 @@ from sentune.tasks import (
 BAG_OF_WORDS_ROWS = 300_000
 """Rows that the bag of words learns from; NLI's 275,601 triplets are fewer."""
 
-Hits = NDArray[np.float64]
-"""[N], how right each of N items is: 1, 0, or 1/2 for a tie."""
 Average = Callable[[Sequence[str]], Tensor]
 """N sentences -> [N, D] averages of the vectors of their words."""
-
-
-@dataclass(frozen=True)
-class PairedTest:
-    """The difference of the accuracies of a model and a rule on the same items.
-
-    Attributes:
-        standard_error: of the difference, over the items.
-        better, worse: items on which the model is more, less right than the rule.
-        p: of the two-sided exact sign test, for accuracies McNemar's.
-    """
-
-    difference: float
-    standard_error: float
-    better: int
-    worse: int
-    items: int
-    p: float
-
-    @classmethod
-    def of(cls, model: Hits, rule: Hits) -> PairedTest:
-        """Compare two lists of N hits."""
-        from scipy.stats import binomtest  # it takes a second to import
-
-        each = model - rule
-        better, worse = int((each > 0).sum()), int((each < 0).sum())
-        p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
-        error = float(each.std(ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else 0.0
-        return cls(float(each.mean()), error, better, worse, len(each), p)
 
 
 @dataclass(frozen=True)

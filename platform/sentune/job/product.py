@@ -32,6 +32,7 @@ from sentune.launchers.artifact_transfer import ship
 from sentune.readouts.sweep import sweeps_among
 from sentune.records import StudySummary
 from sentune.report.behaviour import BEHAVIOUR_FILE
+from sentune.report.paired import HITS_FILE
 from sentune.report.view import ERROR, View, of_subset
 from sentune.study.planning.connect import run_on_worker
 from sentune.study.runner.retention import note_published
@@ -156,7 +157,7 @@ def _judge(
     found = {name: v for name, v in rules.values.items() if name.partition("/")[0] in able}
     summary.baselines, summary.against_rules = found, rules.compared(result.hits)
     summary.test = {k: v for k, v in result.metrics.items() if k not in summary.baselines}
-    return result.tables
+    return {**result.tables, HITS_FILE: {n: hits.tolist() for n, hits in result.hits.items()}}
 
 
 def measured(job: JobFamily, folder: Path, test: tuple[Corpus, ...]) -> Result:

@@ -11,11 +11,13 @@ import pandas as pd
 
 from sentune.errors import InvalidValue
 from sentune.report.blocks import Cell, Row, Section, StudyReport, Table, Text, metric_cell
+from sentune.report.paired import Hits, PairedTest, stored_hits
 from sentune.report.view import View
 
 NOTE = (
     "± is the standard deviation over seeds, or the standard error over the pairs of one run. "
-    "p: Welch's t test over the seeds against the first study, where both have two or more."
+    "p: Welch's t test over the seeds against the first study, where both have two or more; "
+    "of pairs: the exact sign test of the shipped models on the same test pairs."
 )
 
 
@@ -24,8 +26,9 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
 
     Columns: ``method``, ``metric``, ``dev`` (mean), ``error`` (standard deviation over seeds, or
     standard error over pairs), ``seeds``, ``test`` (of the shipped model), ``p`` (Welch's t test
-    over the seeds against the first row), ``judged_on`` (development corpora), ``encoder`` and
-    ``state``; the index is the study's name.
+    over the seeds against the first row), ``p_pairs`` (exact sign test against the first row on the
+    pairs of test, where both read the same ones), ``judged_on`` (development corpora), ``encoder``
+    and ``state``; the index is the study's name.
 
     Args:
         metric: ``task/metric``; None: the objective, which all of them have to share.
@@ -44,7 +47,11 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
     found = pd.DataFrame([_row(view, chosen) for view in views]).set_index("study")
     found = found.sort_values("dev", ascending="min" in modes, kind="stable")
     best, *others = found.pop("values")
-    return found.assign(p=[math.nan, *(_welch(best, values) for values in others)])
+    first, *rest = found.pop("hits")
+    return found.assign(
+        p=[math.nan, *(_welch(best, values) for values in others)],
+        p_pairs=[math.nan, *(_paired(first, hits) for hits in rest)],
+    )
 
 
 def _row(view: View, metric: str) -> dict[str, Any]:
@@ -64,7 +71,22 @@ def _row(view: View, metric: str) -> dict[str, Any]:
         "encoder": view.encoder,
         "state": summary.state,
         "values": values,
+        "hits": _hits(view, metric),
     }
+
+
+def _hits(view: View, metric: str) -> tuple[list[str], Hits] | None:
+    """Return the fingerprints of the test corpora, and how right the model was on each pair."""
+    hits, corpora = stored_hits(view.folder).get(metric), view.summary.corpora
+    tests = [c["fingerprint"] for role, c in sorted(corpora.items()) if role.startswith("test")]
+    return None if hits is None else (tests, hits)
+
+
+def _paired(ours: tuple[list[str], Hits] | None, theirs: tuple[list[str], Hits] | None) -> float:
+    """Return the p value of the sign test on the same pairs; NaN where they are not the same."""
+    if ours is None or theirs is None or ours[0] != theirs[0] or len(ours[1]) != len(theirs[1]):
+        return math.nan
+    return PairedTest.of(ours[1], theirs[1]).p
 
 
 def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -84,12 +106,14 @@ def leaderboard_table(views: Sequence[View], metric: str | None = None) -> Table
         error = None if math.isnan(row["error"]) else row["error"]
         dev = metric_cell(row["metric"], row["dev"], error)
         test = "" if math.isnan(row["test"]) else metric_cell(row["metric"], row["test"])
-        p = "" if math.isnan(row["p"]) else Cell(f"{row['p']:.2g}", row["p"])
-        named = Cell(str(name), strong=not rows)
-        rows.append(
-            [named, row["method"], dev, test, p, row["judged_on"], row["encoder"], row["state"]]
+        p, pairs = (
+            "" if math.isnan(row[name]) else Cell(f"{row[name]:.2g}", row[name])
+            for name in ("p", "p_pairs")
         )
-    heads = ("study", "method", "dev", "test", "p", "judged on", "encoder", "state")
+        named = Cell(str(name), strong=not rows)
+        described = (row["judged_on"], row["encoder"], row["state"])
+        rows.append([named, row["method"], dev, test, p, pairs, *described])
+    heads = ("study", "method", "dev", "test", "p", "p of pairs", "judged on", "encoder", "state")
     title = f"Leaderboard by {found['metric'].iloc[0]}"
     return Table(heads=heads, rows=rows, sortable=True, caption=title)
 

@@ -1,0 +1,54 @@
+"""Two models on the same items: the items that each got right, and whether they differ."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+HITS_FILE = "test_hits.json"
+"""Of a study's exhibits: ``task/accuracy`` -> how right its model was on each item of test."""
+
+Hits = NDArray[np.float64]
+"""[N], how right each of N items is: 1, 0, or 1/2 for a tie."""
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """The difference of the accuracies of a model and another, or a rule, on the same items.
+
+    Attributes:
+        standard_error: of the difference, over the items.
+        better, worse: items on which the model is more, less right than the other.
+        p: of the two-sided exact sign test, for accuracies McNemar's.
+    """
+
+    difference: float
+    standard_error: float
+    better: int
+    worse: int
+    items: int
+    p: float
+
+    @classmethod
+    def of(cls, model: Hits, other: Hits) -> PairedTest:
+        """Compare two lists of N hits."""
+        from scipy.stats import binomtest  # it takes a second to import
+
+        each = model - other
+        better, worse = int((each > 0).sum()), int((each < 0).sum())
+        p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
+        error = float(each.std(ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else 0.0
+        return cls(float(each.mean()), error, better, worse, len(each), p)
+
+
+def stored_hits(folder: Path | None) -> dict[str, Hits]:
+    """Return ``task/accuracy`` -> hits on test, of a study's exhibits; none where it has none."""
+    if folder is None or not (folder / HITS_FILE).is_file():
+        return {}
+    content = json.loads((folder / HITS_FILE).read_text(encoding="utf-8"))
+    return {metric: np.array(hits, dtype=np.float64) for metric, hits in content.items()}
