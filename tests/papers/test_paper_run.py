@@ -8,7 +8,7 @@ import pytest
 
 from sentune import Embedder, evaluate
 from sentune.papers.make import TableMaker
-from sentune.papers.table import DataFolder, StudyChoices, find_table
+from sentune.papers.table import DataFolder, StudyChoices, find_published
 from tests.end_to_end.test_closed_form_jobs import write_files
 
 pytestmark = pytest.mark.cluster
@@ -18,7 +18,7 @@ def test_cells_are_what_the_models_of_the_studies_reach(tmp_path: Path) -> None:
     files = write_files(tmp_path)
     for name in ("train", "dev", "test"):
         (files / f"{name}.csv").rename(files / f"sts-{name}.csv")
-    paper, table = find_table("laes/table-i")
+    paper, table = find_published("laes/table-i")
     small_readouts = {"LAES-RES": {"units": (4,)}, "SIF": {"components": (1,)}}
     rows = [
         row.model_copy(update={"settings": {**row.settings, **small_readouts[row.name]}})

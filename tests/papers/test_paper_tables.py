@@ -16,7 +16,7 @@ from sentune.papers.table import (
     StudyChoices,
     Unavailable,
     cut,
-    find_table,
+    find_published,
     grid_row,
     missing_data,
     study_of,
@@ -48,7 +48,7 @@ def test_every_table_has_a_name_of_its_own() -> None:
     assert len(set(names)) == len(names) == sum(len(paper.tables) for paper in papers())
     assert "gumbelcse/table-2" in names
     with pytest.raises(InvalidValue, match="gumbelcse/table-2"):
-        find_table("gumbelcse/table-9")
+        find_published("gumbelcse/table-9")
 
 
 def test_data_sets_are_found_by_the_names_of_their_publishers(folder: Path) -> None:
@@ -71,7 +71,7 @@ def test_only_whole_corpora_are_cut() -> None:
 
 
 def test_a_study_has_the_paper_s_settings_and_the_row_s_own(folder: Path) -> None:
-    paper, table = find_table("gausscse/table-1")
+    paper, table = find_published("gausscse/table-1")
     (row,) = [row for row in table.rows if row.name == "ent+swap"]
     study = study_of(row, paper.trained["nli"], choices(folder, quick=False, encoder="bert"))
     setting = study.options["set"]
@@ -87,7 +87,7 @@ def test_a_study_has_the_paper_s_settings_and_the_row_s_own(folder: Path) -> Non
 
 
 def test_studies_are_shared_by_content_alone(folder: Path) -> None:
-    paper, table = find_table("gumbelcse/table-2")
+    paper, table = find_published("gumbelcse/table-2")
     rows = {row.name: row for row in table.rows}
     trained, asked = paper.trained["nli"], choices(folder)
     own = study_of(rows["GumbelCSE"], trained, asked)
@@ -100,7 +100,7 @@ def test_studies_are_shared_by_content_alone(folder: Path) -> None:
 def test_a_setting_that_another_one_excludes_is_left_out(tmp_path: Path) -> None:
     for name in ("books.txt", "STS2012"):
         (tmp_path / name).touch()
-    paper, table = find_table("invertible-decoders/table-3")
+    paper, table = find_published("invertible-decoders/table-3")
     linear, coupling = (
         study_of(row, paper.trained["books"], choices(tmp_path)).options["set"]
         for row in table.rows
@@ -110,7 +110,7 @@ def test_a_setting_that_another_one_excludes_is_left_out(tmp_path: Path) -> None
 
 
 def test_a_table_over_two_settings_is_one_study(folder: Path) -> None:
-    paper, table = find_table("gausscse/table-3")
+    paper, table = find_published("gausscse/table-3")
     study = study_of(grid_row(table), paper.trained["nli"], choices(folder))
     assert study.options["set"]["batch_size"] == [16, 32, 64, 128, 256]
     assert study.options["set"]["learning_rate"] == [1e-5, 3e-5, 5e-5]
@@ -119,7 +119,7 @@ def test_a_table_over_two_settings_is_one_study(folder: Path) -> None:
 
 
 def test_what_is_missing_is_named_with_its_source(folder: Path) -> None:
-    paper, table = find_table("gumbelcse/table-1")
+    paper, table = find_published("gumbelcse/table-1")
     missing = missing_data(table, paper, DataFolder(folder, {}))
     assert set(missing) == {"SNLI test", "MNLI-mismatched", "SICK test", "MultiNLI train"}
     assert missing["SNLI test"] == data_sets()["SNLI test"].source
@@ -128,7 +128,7 @@ def test_what_is_missing_is_named_with_its_source(folder: Path) -> None:
 
 
 def test_ours_stands_under_the_paper_s_with_what_differs(folder: Path) -> None:
-    paper, table = find_table("gumbelcse/table-2")
+    paper, table = find_published("gumbelcse/table-2")
     study = study_of(table.rows[0], paper.trained["nli"], choices(folder, encoder="tiny"))
     column = table.columns[0]
     cell = {"row": "GumbelCSE", "column": column.header, "metric": "direction/accuracy"}

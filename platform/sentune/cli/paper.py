@@ -24,21 +24,23 @@ Instead = Annotated[
 
 @app.callback()
 def paper() -> None:
-    """Make the tables of the papers again: ours beside the paper's figures."""
+    """Make the tables and figures of the papers again: ours beside the paper's."""
 
 
 @app.command("ls")
 def ls(data: Data = None, instead: Instead = None) -> None:
-    """List all tables; with --data, which data sets they lack."""
-    from sentune.papers.table import DataFolder, missing_data, tables
+    """List all tables and figures; with --data, which data sets they lack."""
+    from sentune.papers.table import DataFolder, every, missing_data
+    from sentune.report.published import PublishedTable
 
     folder = DataFolder(data, _instead(instead))
     table = plain_table("table", "rows", "shows", *(["lacks"] if data else []), header_style="dim")
     lacking: dict[str, str] = {}
-    for name, from_paper, published in tables():
-        missing = missing_data(published, from_paper, folder)
+    for name, of, found in every():
+        missing = missing_data(found, of, folder)
         lacking |= missing
-        cells = [name, str(len(published.rows)), published.caption]
+        rows = str(len(found.rows)) if isinstance(found, PublishedTable) else ""
+        cells = [name, rows, found.caption]
         table.add_row(*cells, *([", ".join(missing)] if data else []))
     screen().print(table)
     if data:
@@ -67,13 +69,14 @@ def run(
     seed: Annotated[int, Option(help="Seed of each study.")] = 0,
     out: Annotated[Path, Option(metavar="DIR", help="Folder of the pages.")] = Path("papers"),
 ) -> None:
-    """Run the studies of a table, or go on with them, and print ours beside the paper's."""
+    """Run the studies of a table or figure, or go on with them: ours beside the paper's."""
     from sentune.cli.report import screen_table
     from sentune.papers.make import TableMaker
     from sentune.papers.page import comparison_table, differences, write
-    from sentune.papers.table import DataFolder, StudyChoices, find_table
+    from sentune.papers.table import DataFolder, StudyChoices, find_published
+    from sentune.report.published import PublishedPlot
 
-    from_paper, published = find_table(name)
+    from_paper, published = find_published(name)
     models = {
         "encoder": encoder,
         "decoder": decoder,
@@ -89,6 +92,15 @@ def run(
         models={option: value for option, value in models.items() if value is not None},
         options=options,
     )
+    if isinstance(published, PublishedPlot):
+        from sentune.papers.figures import make_plot, write_plot
+
+        lines = make_plot(from_paper, published, choices, say)
+        for difference in lines[1]:
+            print_line(screen(), difference)
+        for path in write_plot(name, from_paper, published, lines, out):
+            say(path)
+        return
     made = TableMaker(choices=choices, say=say).make(from_paper, published)
     console, title = screen(), f"{from_paper.paper}, {published.name}, in percent"
     console.print(screen_table(comparison_table(made), title=title))

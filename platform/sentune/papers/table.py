@@ -18,6 +18,7 @@ from sentune.report.published import (
     SLICED,
     Measurement,
     Paper,
+    PublishedPlot,
     PublishedRow,
     PublishedTable,
     Quick,
@@ -124,13 +125,23 @@ def tables() -> list[tuple[str, Paper, PublishedTable]]:
     ]
 
 
-def find_table(name: str) -> tuple[Paper, PublishedTable]:
-    """Return a table by its name.
+def every() -> list[tuple[str, Paper, PublishedTable | PublishedPlot]]:
+    """Return name (``laes/figure-2``), paper, and table or figure, of all papers by name."""
+    found: list[tuple[str, Paper, PublishedTable | PublishedPlot]] = [
+        (f"{_slug(paper.paper)}/{_slug(plot.name)}", paper, plot)
+        for paper in papers()
+        for plot in paper.plots
+    ]
+    return sorted([*found, *tables()], key=lambda each: each[0])
+
+
+def find_published(name: str) -> tuple[Paper, PublishedTable | PublishedPlot]:
+    """Return a table or a figure by its name.
 
     Raises:
         InvalidValue: there is none of that name; lists them.
     """
-    known = {each: (paper, table) for each, paper, table in tables()}
+    known = {each: (paper, found) for each, paper, found in every()}
     if name not in known:
         raise InvalidValue("TABLE", name, f"choose one of {', '.join(known)}")
     return known[name]
@@ -200,13 +211,19 @@ def task_of(part: Measurement) -> str:
     return "generation" if task in GENERATED else "sts" if re.fullmatch(r"sts\d\d", task) else task
 
 
-def missing_data(table: PublishedTable, paper: Paper, data: DataFolder) -> dict[str, str]:
-    """Return the data sets of a table that are not there -> where one gets them."""
-    names = [part.data for column in table.columns for part in column.parts]
-    names += table.dev.values()
-    used = [row.trained or c.trained or table.trained for row in table.rows for c in table.columns]
+def missing_data(
+    found: PublishedTable | PublishedPlot, paper: Paper, data: DataFolder
+) -> dict[str, str]:
+    """Return the data sets of a table or figure that are not there -> where one gets them."""
+    if isinstance(found, PublishedPlot):
+        names, used = [*found.dev, *found.lengths], [found.trained] if found.trained else []
+    else:
+        names = [part.data for column in found.columns for part in column.parts]
+        names += found.dev.values()
+        used = [r.trained or c.trained or found.trained for r in found.rows for c in found.columns]
     for trained in dict.fromkeys(used):
         names += [*paper.trained[trained].data, *paper.trained[trained].dev]
+    names = list(dict.fromkeys(names))
     return {name: data_sets()[name].source for name in names if data.find(name) is None}
 
 

@@ -150,13 +150,52 @@ class PublishedTable(_Strict):
         return any(column.settings for column in self.columns)
 
 
+class PlotLine(_Strict):
+    """What a study's winner reaches over a readout that is swept on it.
+
+    Attributes:
+        settings: of the study; those of readouts are their grids.
+        by: another readout, of which each value has a line.
+        quick: settings of a small study.
+    """
+
+    name: str
+    method: str
+    settings: dict[str, tuple[Any, ...]] = {}
+    readout: str
+    by: str = ""
+    quick: dict[str, tuple[Any, ...]] = {}
+
+
+class PublishedPlot(_Strict):
+    """A figure of a paper.
+
+    Attributes:
+        x, y: titles of the axes.
+        dev: data sets that a study is judged on, in place of those of ``trained``.
+        task: whose sweep has the lines.
+        lengths: data sets of pairs whose ratios of lengths are counted, in place of lines.
+    """
+
+    name: str
+    caption: str
+    x: str
+    y: str
+    trained: str = ""
+    dev: tuple[str, ...] = ()
+    task: str = ""
+    lines: tuple[PlotLine, ...] = ()
+    lengths: tuple[str, ...] = ()
+
+
 class Paper(_Strict):
-    """A paper with its tables; ``paper`` is its short name."""
+    """A paper with its tables and plots; ``paper`` is its short name."""
 
     paper: str
     title: str
     trained: dict[str, TrainedOn]
     tables: tuple[PublishedTable, ...]
+    plots: tuple[PublishedPlot, ...] = ()
 
 
 class PublishedFigure(NamedTuple):

@@ -1,0 +1,164 @@
+"""A figure of a paper, made: lines over a readout that was swept, or a histogram of lengths."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from sentune.errors import SentuneError
+from sentune.io.atomic import write_document
+from sentune.papers.table import StudyChoices, Unavailable, study_of
+from sentune.report.blocks import Block, Cell, Chart, Figure, Section, StudyReport, Table, Text
+from sentune.report.drawing import canvas, to_canvas
+from sentune.report.published import Paper, PlotLine, PublishedPlot, PublishedRow
+from sentune.report.render import to_html
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from matplotlib.axes import Axes
+
+EDGE, BINS = 3.0, 60
+"""Of a histogram of length ratios: largest absolute logarithm, and its bars."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a plot."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+def make_plot(
+    paper: Paper, plot: PublishedPlot, choices: StudyChoices, say: Callable[[str], None]
+) -> tuple[list[Line], list[str]]:
+    """Run the studies of a figure, or go on with them.
+
+    Returns:
+        The lines, and what differs from the paper, a sentence each.
+
+    Raises:
+        SentuneError: a data set that it needs is not there; names it.
+        StudyFailed: the trials of a study failed.
+    """
+    try:
+        if plot.lengths:
+            return _length_ratios(plot, choices), []
+        lines, differs = [], [f"The paper: {paper.trained[plot.trained].encoder}."]
+        for line in plot.lines:
+            found, said = _swept(paper, plot, line, choices, say)
+            lines += found
+            differs.append(said)
+        return lines, differs
+    except Unavailable as error:
+        raise SentuneError(f"{plot.name}: {error} is not there; --instead takes another") from None
+
+
+def _length_ratios(plot: PublishedPlot, choices: StudyChoices) -> list[Line]:
+    """Histograms of ln(words of the premise / words of the hypothesis) over entailment pairs."""
+    import numpy as np
+
+    from sentune.corpora.formats import read_pairs
+
+    lines = []
+    for name in plot.lengths:
+        if (spec := choices.data.find(name)) is None:
+            raise Unavailable(name)
+        rows = read_pairs(spec).table.to_pylist()
+        words = [
+            (len(row["premise"].split()), len(row["hypothesis"].split()))
+            for row in rows
+            if row["label"] == "entailment"
+        ]
+        ratios = [math.log(first / second) for first, second in words if first and second]
+        counts, edges = np.histogram(ratios, bins=BINS, range=(-EDGE, EDGE))
+        lines.append(Line(name, ((edges[:-1] + edges[1:]) / 2).tolist(), counts.tolist()))
+    return lines
+
+
+def _swept(
+    paper: Paper,
+    plot: PublishedPlot,
+    line: PlotLine,
+    choices: StudyChoices,
+    say: Callable[[str], None],
+) -> tuple[list[Line], str]:
+    """Return the sweep of a study's winner over a readout, a line for each value of ``by``."""
+    from sentune.api import tune
+    from sentune.report.sweep_figures import sweeps_in
+
+    trained = paper.trained[plot.trained].model_copy(update={"dev": plot.dev})
+    settings = {**line.settings, **(line.quick if choices.quick else {})}
+    row = PublishedRow(header=(line.name,), method=line.method, settings=settings, figures=())
+    study = study_of(row, trained, choices)
+    say(f"== study {study.name}")
+    result = tune(study.method, study=study.name, **study.options)
+    folder = result.view.folder
+    sweeps = sweeps_in(folder) if folder is not None else {}
+    if (sweep := sweeps.get(plot.task)) is None:
+        raise SentuneError(f"{plot.name}: study {study.name} has no sweep of {plot.task}")
+    x = [float(value) for value in sweep.axes[line.readout]]
+    if not line.by:
+        found = [Line(line.name, x, (100 * sweep.at_best(line.readout)).tolist())]
+    else:
+        table = 100 * sweep.at_best(line.by, line.readout)
+        named = zip(sweep.axes[line.by], table.tolist(), strict=True)
+        found = [Line(f"{line.by} {value}", x, y) for value, y in named]
+    rest = "".join(f"; {difference}" for difference in study.differs)
+    corpus, judged = study.options["corpus"], ", ".join(study.options["dev"])
+    return found, f"Study {study.name}: trained on {corpus}, judged on {judged}{rest}."
+
+
+def write_plot(
+    name: str,
+    paper: Paper,
+    plot: PublishedPlot,
+    made: tuple[Sequence[Line], Sequence[str]],
+    folder: Path,
+) -> list[Path]:
+    """Write ``NAME.html`` (by plotly), ``NAME.svg`` and ``NAME.csv``; return where they stand.
+
+    Raises:
+        StorageError: the disk is full, read-only or at fault.
+    """
+    (lines, differs), stem = made, name.replace("/", "-")
+    points = pd.DataFrame(
+        [(line.name, x, y) for line in lines for x, y in zip(line.x, line.y, strict=True)],
+        columns=["line", plot.x, plot.y],
+    )
+    rows = [[Cell(f"{value:.4g}", value) if i else value for i, value in enumerate(point)]
+            for point in points.itertuples(index=False)]  # fmt: skip
+    table = Table(heads=tuple(points.columns), rows=rows)
+    chart = Chart("plot", plot.name, plot.caption, lambda: _plotly(plot, lines), table, wide=True)
+    blocks: list[Block] = [chart, *(Text(said, "note") for said in differs)]
+    page = StudyReport(
+        title=f"{paper.paper}, {plot.name}",
+        state="complete",
+        subtitle=f"{paper.title}. sentune paper run {name}",
+        sections=[Section("figure", plot.caption, blocks)],
+    )
+    drawing = Figure("plot", plot.name, plot.caption, lambda axes: _drawn(plot, lines, axes))
+    folder.mkdir(parents=True, exist_ok=True)
+    to_canvas(drawing).savefig(folder / f"{stem}.svg", format="svg", metadata={"Date": None})
+    texts = {"html": to_html(page), "csv": str(points.to_csv(index=False))}
+    written = [write_document(str(folder), f"{stem}.{kind}", text) for kind, text in texts.items()]
+    return [*map(Path, written), folder / f"{stem}.svg"]
+
+
+def _plotly(plot: PublishedPlot, lines: Sequence[Line]) -> go.Figure:
+    figure = canvas(plot.x, plot.y, height=420)
+    for line in lines:
+        figure.add_scatter(x=list(line.x), y=list(line.y), mode="lines", name=line.name)
+    return figure
+
+
+def _drawn(plot: PublishedPlot, lines: Sequence[Line], axes: Axes) -> None:
+    for line in lines:
+        axes.plot(line.x, line.y, label=line.name, linewidth=1.4)
+    axes.set(xlabel=plot.x, ylabel=plot.y)
