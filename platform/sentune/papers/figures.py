@@ -141,7 +141,7 @@ def write_plot(
         title=f"{paper.paper}, {plot.name}",
         state="complete",
         subtitle=f"{paper.title}. sentune paper run {name}",
-        sections=[Section("figure", plot.caption, blocks)],
+        sections=[Section("figure", "Ours", blocks)],
     )
     drawing = Figure("plot", plot.name, plot.caption, lambda axes: _drawn(plot, lines, axes))
     folder.mkdir(parents=True, exist_ok=True)
