@@ -72,7 +72,7 @@ def _child(make: Callable[[], Work], repeats: int, threads: int, sender: Connect
 
 
 def _warm_up_autograd() -> None:
-    """Threads and libraries that the first backward loads are nobody's memory."""
+    """Threads and libraries that the first backward loads are left out of the measurement."""
     x = torch.randn(64, 64, requires_grad=True)
     (x @ x).log1p().sum().backward()
 

@@ -145,7 +145,7 @@ def play(runner: TrialRunner, concurrent: int, clock: Clock) -> None:
 
 
 def spec_of(candidate: Any) -> TrialSpec:
-    """A training run that nobody trains."""
+    """A training run that is only simulated."""
     return TrialSpec(
         study="large", trial=candidate.name, method="gumbel", settings=dict(candidate.settings),
         encoder="", corpus=None, dev=None, max_examples=BUDGET, milestones=(BUDGET,),  # type: ignore[arg-type]
@@ -191,7 +191,7 @@ def main() -> None:
         )  # fmt: skip
         tracker = Tracker("large", folder)
         place = StudyPlace(name="large", folder=folder, url="")
-        view = StudyView(place, store.study._storage)
+        view = StudyView(place, storage)
         look = partial(view.snapshot, driven=True)
         with Path(folder, "log").open("w") as log:
             summary = StudySummary(

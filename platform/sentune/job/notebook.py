@@ -33,7 +33,7 @@ class NotebookCell(Terminal):
         from IPython.display import display
 
         shown = _rendered(draw())
-        place = display(shown, raw=True, display_id=True)
+        place = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
 
         def update() -> None:
             nonlocal shown

@@ -56,7 +56,7 @@ class FileLock:
         return self._in_place() and self.read().generation == generation
 
     def _in_place(self) -> bool:
-        """Return whether the file is open here; one that was replaced keeps nobody away."""
+        """Return whether the file is open here; one that was replaced locks nothing."""
         try:
             return self._fd is not None and os.path.samestat(self.path.stat(), os.fstat(self._fd))
         except FileNotFoundError:
