@@ -223,10 +223,15 @@ def test_studies_that_start_together_in_empty_databases_make_their_tables_once(
     assert names == {f"study-{number}" for number in range(3)}
 
 
-def test_the_lock_s_own_tests_hold_over_postgresql(place_on_servers: Place) -> None:
-    """Two drivers at the same moment, a killed one, a suspended one: see that file."""
-    tests = str(ROOT / "tests" / "study" / "test_driver_lock.py")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
+@pytest.mark.parametrize(
+    ("file", "chosen"), [("test_driver_lock.py", ""), ("test_trial_store.py", "kill")]
+)
+def test_tests_of_the_lock_and_of_kills_hold_over_postgresql(
+    place_on_servers: Place, file: str, chosen: str
+) -> None:
+    """Two drivers at once, a killed one, a suspended one; kills between any two writes."""
+    tests = str(ROOT / "tests" / "study" / file)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests, "-k", chosen]
     environment = {**os.environ, "SENTUNE_POSTGRES": place_on_servers.trials_of("toy")}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-6000:]

@@ -175,15 +175,20 @@ def open_store(
 
     Args:
         writes: of the store, after which the driver is killed; a journal counts batches.
-        database: instead of a journal.
+        database: instead of a journal: SQLite, or PostgreSQL where ``SENTUNE_POSTGRES`` names one,
+            with a study for each folder.
     """
-    url = f"sqlite:///{folder / 'optuna.db'}" if database else f"{folder / 'optuna.journal'}"
+    url, name = f"{folder / 'optuna.journal'}", "toy"
+    if database and (server := os.environ.get("SENTUNE_POSTGRES")):
+        url, name = server, f"toy{folder}"
+    elif database:
+        url = f"sqlite:///{folder / 'optuna.db'}"
     storage = open_storage(url, driver=True)
     if writes is not None:
         _kill_after(storage, writes)
     study = open_study(
         storage,
-        "toy",
+        name,
         modes=[space.mode],
         fingerprint={"space": space.identity()},
     )
