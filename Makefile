@@ -8,7 +8,7 @@ SHELL := /bin/bash
 
 # The tiers of the tests, in tests/tiers.py: 'make test' runs what is in none of these.
 QUICK := not (cluster or servers or faults or extras or long)
-PYTEST = $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=15 $(if $(TIER_COUNTS),--tier-counts=$(TIER_COUNTS)) $(if $(WITHIN),--within=$(WITHIN))
+PYTEST = $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=15 -rs $(if $(TIER_COUNTS),--tier-counts=$(TIER_COUNTS)) $(if $(WITHIN),--within=$(WITHIN))
 
 # 'make check' runs beside pytest, what it says is shown after pytest's, and both have to succeed.
 TIMED = TIMEFORMAT='make $@: %lR of wall time, CPU time %lU user and %lS system'; mkdir -p build; time {

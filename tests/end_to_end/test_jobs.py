@@ -247,6 +247,13 @@ def test_a_refusal_is_what_a_shell_sees(tmp_path: Path) -> None:
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_an_objective_of_a_task_that_dev_does_not_pose_is_refused(tmp_path: Path) -> None:
+    done = job("tune_gumbel", "--objective=sts/pearson", storage=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "--dev poses rte, direction; name a metric of one of them" in done.stderr
+    assert not (tmp_path / "gumbel" / "optuna.journal").exists()
+
+
 def test_an_objective_that_nothing_measures_fails_the_study_and_is_named(tmp_path: Path) -> None:
     done = job("tune_gumbel", "--objective=rte/glory", "--trials=1", storage=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr

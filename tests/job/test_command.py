@@ -34,6 +34,17 @@ def test_every_end_has_its_code_and_says_why(state: str, code: int, goes_on: boo
     assert ("the same command" in caught.value.line) is goes_on
 
 
+def test_a_method_of_the_package_is_found_without_torch() -> None:
+    code = (
+        "import sys; from sentune.job.definition import find_job; find_job('gumbel');"
+        "print({'torch', 'ray', 'optuna'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "set()"
+
+
 def test_the_first_line_comes_before_what_takes_long_to_import(tmp_path: Path) -> None:
     given = {"corpus": "snli:no-such-file", "dev": ["snli:none"], "storage": str(tmp_path)}
     code = f"""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
-from sentune.training.model_card import HUB, model_card
+from sentune.training.model_card import HUB, VERDICT, model_card
 
 TOLD = {
     "encoder": "google-bert/bert-base-uncased",
@@ -60,3 +60,11 @@ def test_a_card_without_metrics_has_no_model_index(tmp_path: Path, hub: dict[str
     text = model_card("sif", "SIF", tmp_path, None, {HUB: hub, "Lineage": {"a|b": "c\nd"}})
     assert ModelCard(text).data.eval_results is None
     assert r"| a\|b | c d |" in text
+
+
+def test_the_verdict_stands_under_the_title(tmp_path: Path) -> None:
+    said = {VERDICT: {"direction/accuracy": "It does not beat sentence length (98.2 %)."}}
+    lines = model_card("gumbel", "GumbelCSE", tmp_path, None, said).splitlines()
+    title = lines.index("# GumbelCSE sentence embeddings")
+    assert lines[title + 2] == "**It does not beat sentence length (98.2 %).**"
+    assert "## Verdict" not in lines

@@ -14,13 +14,25 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import InvalidValue
 from sentune.formatting import counted
 from sentune.job.options import AnyOptions, StudyOptions
-from sentune.tasks import kind_of, read_judged, task_and_corpus
+from sentune.study.config import objectives_of
+from sentune.tasks import (
+    Generation,
+    ModelTask,
+    Task,
+    kind_of,
+    read_judged,
+    task_and_corpus,
+    tasks_for,
+)
 from sentune.tasks.choose import TASKS
 from sentune.tasks.own import find_own
 from sentune.terminal import print_line
 
 if TYPE_CHECKING:
     from sentune.job.families.base import JobFamily
+
+TRAINING = "train"
+"""Task of the metrics of the training itself."""
 
 STORED = 1_000
 """n of the references that go with a model where no task has chosen one: 3,000 sentences, half a
@@ -36,6 +48,29 @@ def check_tasks(options: StudyOptions) -> None:
     for option, specs in (("--dev", options.dev), ("--test", options.test)):
         for task, _ in filter(all, map(task_and_corpus, specs)):
             kind_of(task, option)
+
+
+def check_measured(job: JobFamily) -> None:
+    """Check that the development corpora of a prepared job pose the tasks that it is judged by.
+
+    Raises:
+        InvalidValue: an objective or a constraint is of a task that none of them poses; says
+            which ones they pose.
+    """
+    posed = [task for made in tasks_for(*job.dev) for task in _named(made)]
+    metrics = [objective.metric for objective in objectives_of(job.config, job.space)]
+    limits = [constraint.metric for constraint in job.config.constraints]
+    for option, names in (("--objective", metrics), ("--constraint", limits)):
+        for metric in names:
+            if metric.partition("/")[0] not in (*posed, TRAINING):
+                fix = f"--dev poses {', '.join(posed)}; name a metric of one of them"
+                raise InvalidValue(option, metric, fix)
+
+
+def _named(task: Task | ModelTask) -> list[str]:
+    """Return the names that a task's metrics begin with."""
+    parts = [items.name for items in task.items] if isinstance(task, Generation) else []
+    return [task.name, *parts]
 
 
 def refuse_equal_corpora(options: StudyOptions) -> None:

@@ -33,12 +33,13 @@ def find_job(method: str, space: SearchSpace | None = None) -> JobDefinition:
         InvalidValue: there is no such method, or the class is none.
     """
     from search_spaces import definitions, find
-    from sentune import methods
-    from sentune.study.space import Choice, Uniform
 
     if method in definitions() or not (":" in method or method in installed("methods")):
         job = find(method)
         return replace(job, space=space) if space is not None else job
+    from sentune import methods  # it imports torch
+    from sentune.study.space import Choice, Uniform
+
     kind = methods.find(method)
     usual = SearchSpace(
         objective=kind.objective,

@@ -41,7 +41,7 @@ from sentune.tasks import Result, tasks_for
 from sentune.tasks.references import References
 from sentune.training.checkpoint_storage import PROGRESS_FILE
 from sentune.training.model import link_to, seal_model
-from sentune.training.model_card import HUB
+from sentune.training.model_card import HUB, VERDICT
 from sentune.training.trial import Opens
 
 
@@ -225,7 +225,7 @@ def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
         },
     }
     if against is not None:
-        card["Verdict"] = {summary.objective: against.text}
+        card[VERDICT] = {summary.objective: against.text}
     heads = (f"Development set, {seen.error_kind}", "Test set, this model", "Rules without a model")
     for place, head in enumerate(heads, 1):
         card[head] = {row[0]: row[place] for row in seen.metric_rows if row[place]}

@@ -106,7 +106,7 @@ def _study(
             once its plan is checked: a job that is refused before leaves no file behind.
     """
     from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
-    from sentune.job.corpora import print_corpora, print_overlap
+    from sentune.job.corpora import check_measured, print_corpora, print_overlap
     from sentune.job.plan import checked_plan
     from sentune.job.product import check_test, publish
     from sentune.job.progress import Display
@@ -120,6 +120,7 @@ def _study(
         if os.environ.get("RAY_ADDRESS"):  # a cluster that is there tokenises the corpora
             preparing.enter_context(connected())
         job.prepare(console)
+        check_measured(job)
         test = check_test(job)
         print_corpora(job.corpora(), console)
         print_overlap(job, test, console)

@@ -11,6 +11,9 @@ HUB = "Hub"
 """Section of a card that becomes metadata instead of a table: ``encoder``, ``corpora`` (role ->
 written ``FORMAT:PATH``), ``split`` and ``metrics`` (``task/metric`` -> value) on it."""
 
+VERDICT = "Verdict"
+"""Section of a card that stands under its title: objective -> what the model is worth by it."""
+
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 """Name of a repository on the Hub."""
 _EXAMPLES = {
@@ -59,7 +62,7 @@ def model_card(
         name, title: of the method.
         folder: of the model, complete but for the card.
         source: folder of the encoder that the method was built from, whose licence is taken over.
-        sections: heading -> name -> value; ``HUB`` is metadata.
+        sections: heading -> name -> value; ``HUB`` is metadata, ``VERDICT`` stands at the top.
     """
     loaded, modules = _USE.format(example=_EXAMPLES.get(name, _EXAMPLE)), folder / "modules.json"
     if modules.is_file():
@@ -70,11 +73,13 @@ def model_card(
     data.library_name = "sentence-transformers" if modules.is_file() else "sentune"
     parts = [
         f"---\n{data.to_yaml()}\n---\n",
-        f"# {title} sentence embeddings\n\nTrained with sentune.\n",
+        f"# {title} sentence embeddings\n",
+        *(f"**{_cell(verdict)}**\n" for verdict in sections.get(VERDICT, {}).values()),
+        "Trained with sentune.\n",
         loaded,
     ]
     for heading, values in sections.items():
-        if values and heading != HUB:
+        if values and heading not in (HUB, VERDICT):
             rows = [f"| {_cell(key)} | {_cell(value)} |" for key, value in _flatten(values)]
             parts.append("\n".join([f"## {heading}\n", "| | |", "|---|---|", *rows, ""]))
     return "\n".join(parts)
