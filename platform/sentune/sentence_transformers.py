@@ -38,6 +38,11 @@ class EmbedderModule(InputModule):  # type: ignore[misc]
         folder = Path(cls.load_dir_path(model_name_or_path, subfolder=subfolder, **known))
         return cls(Embedder.load(folder, "cpu"), folder)
 
+    def on_model_ready(self, model: SentenceTransformer) -> None:
+        """Give a model that was loaded by its folder the similarity of this method."""
+        if type(model) is SentenceTransformer:
+            model.__class__ = EntailmentTransformer
+
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **_: Any
     ) -> dict[str, Any]:
@@ -62,7 +67,8 @@ class EmbedderModule(InputModule):  # type: ignore[misc]
 class EntailmentTransformer(SentenceTransformer):  # type: ignore[misc]
     """A ``SentenceTransformer`` whose ``similarity`` is the model's own.
 
-    For boxes and Gaussians that is no cosine: see ``Embedder.similarity_table``.
+    For boxes and Gaussians that is no cosine: see ``Embedder.similarity_table``. What
+    ``SentenceTransformer(folder, trust_remote_code=True)`` returns is one, too.
     """
 
     def __init__(self, folder: str, **others: Any) -> None:
@@ -70,5 +76,14 @@ class EntailmentTransformer(SentenceTransformer):  # type: ignore[misc]
 
     def similarity(self, embeddings1: Tensor, embeddings2: Tensor) -> Tensor:
         """[N, D], [M, D] -> [N, M] similarities."""
-        first, second = (np.asarray(torch.as_tensor(e).cpu()) for e in (embeddings1, embeddings2))
+        first, second = _arrays(embeddings1, embeddings2)
         return torch.from_numpy(self[0].embedder.similarity_table(first, second))
+
+    def similarity_pairwise(self, embeddings1: Tensor, embeddings2: Tensor) -> Tensor:
+        """[N, D], [N, D] -> [N] similarities."""
+        first, second = _arrays(embeddings1, embeddings2)
+        return torch.from_numpy(self[0].embedder.similarity(first, second))
+
+
+def _arrays(*embeddings: Tensor) -> list[np.ndarray]:
+    return [np.asarray(torch.as_tensor(each).cpu()) for each in embeddings]
