@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
@@ -19,12 +20,12 @@ Group = partial(typer.Typer, no_args_is_help=True, add_completion=False, rich_ma
 """Of commands."""
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(TyperGroup, ABC):
     """A group that makes a command when it is asked for."""
 
+    @abstractmethod
     def make(self, name: str) -> Callable[..., Any] | typer.Typer | None:
         """Return a command's function, or a group; None where there is none of that name."""
-        raise NotImplementedError
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         made = self.make(cmd_name)
