@@ -51,7 +51,7 @@ class HubOptions(_Options):
 
 
 class RandomOptions(_Options):
-    """Options of ``random:KIND``; the defaults are those of Wieting and Kiela (2019)."""
+    """Options of ``random:KIND``; 4,096 numbers as in Wieting and Kiela (2019)."""
 
     vectors: str
     size: int = Field(4096, ge=1)
@@ -174,7 +174,7 @@ def _sentence_transformer(
             pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode=mode)
             return SentenceTransformer(modules=[transformer, pooling], device=str(device))
     except (OSError, ValueError, TypeError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
         fix = f"name a folder of an encoder with safetensors, or a name on the hub ({reason})"
         raise InvalidValue("model", source, fix) from error
 

@@ -1,7 +1,7 @@
 """Sentence encoders that are drawn at random and never trained, over word vectors.
 
 Wieting and Kiela: No Training Required: Exploring Random Encoders for Sentence Classification,
-2019, whose sizes and distributions these are. The largest value of each dimension over the words
+2019. The largest value of each dimension over the words
 is the sentence's vector.
 
 Legend: N = sentences, L = words of the longest one, n = width of a word vector, D = of a sentence.
@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 SPECTRAL_RADIUS = 0.8
-"""Of the echo state network's recurrent matrix."""
+"""Of the echo state network's recurrent matrix; this and the next two are fixed here, where the
+paper tunes them."""
 
 SPARSITY = 0.5
 """Share of the recurrent matrix that is zero."""
@@ -127,7 +128,7 @@ def _scaled(matrix: Tensor, steps: int = 100) -> Tensor:
     """Return a square matrix scaled to ``SPECTRAL_RADIUS``.
 
     The mean logarithm of a vector's growth over many products tends to that of the radius, also
-    where the largest eigenvalues are a complex pair; a decomposition of 2,048 rows takes a minute.
+    where the largest eigenvalues are a complex pair, and needs no decomposition.
     """
     vector, growth = torch.ones(matrix.shape[0]), 0.0
     for _ in range(steps):
