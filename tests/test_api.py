@@ -20,6 +20,8 @@ from sentune.corpora.formats import kinds_of, read
 from sentune.corpora.schema import Kind
 from sentune.corpora.tables import specs_of
 from sentune.errors import InvalidValue
+from sentune.report.rules import RuleVerdict
+from sentune.report.view import View
 
 sys.path.insert(0, str(Path(__file__).parent / "study"))
 from study_folders import OBJECTIVE, make_study
@@ -176,6 +178,17 @@ def test_a_study_is_loaded_as_tables_and_figures(tmp_path: Path) -> None:
         _ = study.model
     page = study.report(tmp_path / "new/out.html")
     assert "toy/score" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("beaten", [True, None, False])
+def test_a_notebook_shows_in_red_that_no_rule_is_beaten(
+    beaten: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_study(tmp_path)
+    monkeypatch.setattr(View, "against_rules", RuleVerdict("beside <length>", beaten))
+    shown = sentune.load_study("toy", storage=str(tmp_path))._repr_html_()
+    assert "beside &lt;length&gt;" in shown
+    assert ("color:#c62828" in shown) == (not beaten)
 
 
 def test_a_study_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:

@@ -136,11 +136,14 @@ class StudyResult:
         return f"<study {self.name}: {self.state}. {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        """Return the finding and the metrics, for a notebook."""
+        """Return the finding and the metrics, for a notebook; red where a rule is not beaten."""
         from html import escape
 
+        against = self.view.against_rules
+        red = ' style="color:#c62828"' if against and not against.beaten else ""
         table = self.metrics.to_html(float_format="{:.4f}".format, na_rep="", border=0)
-        return f"<p><b>{escape(self.name)}</b> ({self.state}): {escape(self.verdict)}</p>{table}"
+        said = f"<b>{escape(self.name)}</b> ({self.state}): {escape(self.verdict)}"
+        return f"<p{red}>{said}</p>{table}"
 
 
 class StudyFigures:

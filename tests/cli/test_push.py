@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx2
 import huggingface_hub
 import pytest
 from huggingface_hub.errors import HfHubHTTPError
@@ -89,3 +90,23 @@ def test_what_the_hub_says_is_one_sentence(
     done = push(str(model), "ann/boxes")
     assert "ann/boxes was not pushed: 401 Client Error Invalid token" in str(done.exception)
     assert not hub.exists()
+
+
+def test_metadata_that_the_hub_refuses_are_one_sentence(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library has the Hub check a card before it sends a file: its ``validate-yaml``."""
+    said = {"errors": [{"message": "base_model must be a string"}]}
+    asked = httpx2.Request("POST", "https://huggingface.co/api/validate-yaml")
+    answer = httpx2.Response(400, json=said, request=asked)
+
+    class WithoutNetwork(huggingface_hub.HfApi):
+        def create_repo(self, *_: Any, **__: Any) -> Any:
+            return None
+
+    session = SimpleNamespace(post=lambda *_, **__: answer)
+    monkeypatch.setattr("huggingface_hub.hf_api.get_session", lambda: session)
+    monkeypatch.setattr(huggingface_hub, "HfApi", WithoutNetwork)
+    told = str(push(str(model), "ann/boxes").exception)
+    assert "ann/boxes was not pushed: Invalid metadata in README.md" in told
+    assert "base_model must be a string" in told

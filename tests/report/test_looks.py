@@ -1,4 +1,4 @@
-"""How a report looks in a browser: on a telephone, in the dark, on paper."""
+"""How pages look in a browser: on a telephone, in the dark, on paper."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import pytest
 
 from sentune.report import build
 from sentune.report.behaviour import BEHAVIOUR_FILE
+from sentune.report.leaderboard import leaderboard_report
 from sentune.report.render import to_html
 from sentune.report.view import view
 from tests.chromium import PROGRAM, Chromium, chromium
 from tests.report.studies import finished
 from tests.report.test_behaviour import content
+from tests.report.test_interactive_page import page_of
+from tests.report.test_leaderboard import seen
 
 pytestmark = [
     pytest.mark.extras,
@@ -32,12 +35,12 @@ CUT = """[...document.querySelectorAll("body *")].filter(element => {
 }).map(element => element.outerHTML.slice(0, 200))"""
 """Elements that hide a part of what they hold."""
 
-OUTSIDE = """[...document.querySelectorAll(".chart text")].filter(text => {
+OUTSIDE = """[...document.querySelectorAll(".chart text, .plotly-graph-div text")].filter(text => {
   const own = text.getBoundingClientRect();
-  const all = text.closest(".chart").getBoundingClientRect();
+  const all = text.closest(".chart, .plotly-graph-div").getBoundingClientRect();
   return own.width > 0 && (own.left < all.left - 1 || own.right > all.right + 1
     || own.top < all.top - 1 || own.bottom > all.bottom + 1);
-}).map(text => text.closest(".chart").id + ": " + text.textContent)"""
+}).map(text => text.closest(".chart, .plotly-graph-div").id + ": " + text.textContent)"""
 """Texts of a chart that reach over its edge."""
 
 COLOURS = """["p", "td", "figcaption", "summary", ".chart text", ".drawing text"].map(one => {
@@ -71,10 +74,27 @@ def browser() -> Iterator[Chromium]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def comparison_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    views = [seen(f"a-study-with-a-long-name-{n}", [0.9, 0.9 + n / 100]) for n in range(4)]
+    file = tmp_path_factory.mktemp("comparison") / "compare.html"
+    file.write_text(to_html(leaderboard_report(views)), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def optuna_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("optuna") / "figures.html"
+    file.write_text(page_of(finished(20)), encoding="utf-8")
+    return file
+
+
 @pytest.mark.parametrize("width", [TELEPHONE, DESK])
+@pytest.mark.parametrize("shown", ["page", "comparison_page", "optuna_page"])
 def test_nothing_is_cut_and_the_page_does_not_scroll_sideways(
-    width: int, page: Path, browser: Chromium
+    shown: str, width: int, request: pytest.FixtureRequest, browser: Chromium
 ) -> None:
+    page: Path = request.getfixturevalue(shown)
     browser.open(page, width)
     browser.run('document.querySelectorAll("details").forEach(one => one.open = true)')
     assert browser.run("document.documentElement.scrollWidth") <= width

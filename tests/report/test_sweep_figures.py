@@ -50,6 +50,17 @@ def test_the_heat_map_shows_the_best_plane_in_percent() -> None:
     best = table["best"]
     assert f"{100 * best['value']:.1f}" in shown
     assert f"intersection {best['intersection']}" in figure.description
+    assert figure.table is not None
+    column = figure.table.heads.index(f"alpha_2 {best['alpha_2']:g}")
+    cells = {row[0].key: row for row in figure.table.rows}  # type: ignore[union-attr]
+    assert cells[best["alpha_1"]][column].key == best["value"]  # type: ignore[union-attr]
+
+
+def test_the_table_of_a_curve_has_the_best_precision_from_each_recall_on() -> None:
+    figure = precision_recall({"rte": ([0.5, 0.8, 0.7, 1.0], [1.0, 0.8, 0.4, 0.05])})
+    assert figure is not None
+    assert figure.table is not None
+    assert [row[2] for row in figure.table.rows] == ["80.0 %"] * 4 + ["50.0 %"] * 2
 
 
 def test_components_make_a_curve_and_one_value_none(tmp_path: Path) -> None:

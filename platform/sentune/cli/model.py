@@ -244,7 +244,7 @@ def push(
         done = api.upload_folder(
             repo_id=repo, folder_path=Path(folder), commit_message=f"{method} from sentune"
         )
-    except (HfHubHTTPError, OSError) as error:
+    except (HfHubHTTPError, OSError, ValueError) as error:  # the last of a card's metadata
         told = " ".join(str(error).split())
         raise SentuneError(f"{repo} was not pushed: {told}") from error
     say(f"{what}: {done.commit_url}")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sentune.errors import InvalidValue
 from sentune.formatting import percent, setting
 from sentune.readouts.sweep import SWEEP_FILE
-from sentune.report.blocks import Figure
+from sentune.report.blocks import Figure, Table, metric_cell, setting_cell
 from sentune.report.drawing import ACCENT, BEST, MUTED, percent_axis, plain, write_png
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 CURVE_FILE = "precision_recall.json"
 HEAT = ("alpha_1", "alpha_2")
 """Readouts of a heat map: rows, columns."""
+RECALLS = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+"""For each of which the table of a curve has the best precision."""
 MARKED = 20
 """Values up to which each has a mark on a curve."""
 
@@ -140,16 +142,22 @@ def heat(table: SweepTable) -> Figure:
 
     said = f"In percent, over {HEAT[0]} and {HEAT[1]}{table.fixed(*HEAT)}; the best is framed."
     size = max(5.0, 1.4 + 0.47 * len(upper)), 1.2 + 0.33 * len(lower)
-    return Figure("heat", f"{table.metric} by readout", said, draw, *size)
+    rows = [
+        [setting_cell(value), *(metric_cell(table.metric, one) for one in line)]
+        for value, line in zip(lower, plane.tolist(), strict=True)
+    ]
+    numbers = Table(heads=[HEAT[0], *(f"{HEAT[1]} {value:g}" for value in upper)], rows=rows)
+    return Figure("heat", f"{table.metric} by readout", said, draw, *size, table=numbers)
 
 
 def curve(table: SweepTable, name: str) -> Figure:
     """The metric over one readout, the best value marked."""
     grid, best = [float(value) for value in table.axes[name]], table.best
+    values = table.at_best(name).tolist()
 
     def draw(axes: Axes) -> None:
         marks = "-" if len(grid) > MARKED else "o-"
-        axes.plot(grid, table.at_best(name), marks, color=ACCENT, ms=4)
+        axes.plot(grid, values, marks, color=ACCENT, ms=4)
         axes.plot(best[name], best["value"], "D", color=BEST, zorder=3)
         axes.set_xscale(scale_of(grid))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
@@ -158,7 +166,12 @@ def curve(table: SweepTable, name: str) -> Figure:
         axes.margins(y=0.12)
 
     said = f"Best {percent(best['value'])} at {setting(best[name])}{table.fixed(name)}."
-    return Figure(f"curve_{name}", f"{table.metric} by {name}", said, draw)
+    rows = [
+        (setting_cell(value), metric_cell(table.metric, one))
+        for value, one in zip(table.axes[name], values, strict=True)
+    ]
+    numbers = Table(heads=(name, table.metric), rows=rows)
+    return Figure(f"curve_{name}", f"{table.metric} by {name}", said, draw, table=numbers)
 
 
 def precision_recall(curves: Mapping[str, Curve]) -> Figure | None:
@@ -179,7 +192,15 @@ def precision_recall(curves: Mapping[str, Curve]) -> Figure | None:
         for task, (precision, recall) in curves.items()
     )
     said = f"{areas}, by the trapezoid rule."
-    return Figure("precision_recall", "Precision and recall of the winner", said, draw)
+    rows = [
+        (task, percent(level), percent(max(p for p, r in zip(*curve, strict=True) if r >= level)))
+        for task, curve in curves.items()
+        for level in RECALLS
+        if level <= max(curve[1])
+    ]
+    numbers = Table(heads=("task", "recall at least", "precision"), rows=rows)
+    title = "Precision and recall of the winner"
+    return Figure("precision_recall", title, said, draw, table=numbers)
 
 
 def scale_of(grid: Sequence[float]) -> str:
