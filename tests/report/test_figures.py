@@ -7,15 +7,20 @@ from typing import Any
 
 import matplotlib.image
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from sentune.formatting import STATES
 from sentune.records import StudySummary, TrialRecord, TrialState
+from sentune.report import build
 from sentune.report.axes import Axis, axes_of
+from sentune.report.blocks import Figure
 from sentune.report.drawing import to_canvas
 from sentune.report.figures import history, write_figures
 from sentune.report.importance import comparable, importance
+from sentune.report.sweep_figures import SweepTable, sweep_figures
 from sentune.report.view import View
 from tests.report.studies import finished
+from tests.report.test_sweep_figures import interpretations
 
 OBJECTIVE = "direction/accuracy"
 SPACE = {
@@ -172,3 +177,16 @@ def test_axes_are_the_settings_that_varied() -> None:
     assert [batch.position(value) for value in (32, 128, 512, 64)] == [0, 0.5, 1, None]
     assert rate.position(math.nan) is None
     assert rate.position(None) is None
+
+
+def test_no_drawing_reaches_over_its_edge() -> None:
+    shown = [block for section in build(View(summary=finished())).sections
+             for block in section.blocks if isinstance(block, Figure)]  # fmt: skip
+    shown += sweep_figures(SweepTable.read(interpretations()))
+    assert {one.name for one in shown} >= {"history", "curves", "parallel", "finalists", "heat"}
+    for one in shown:
+        canvas = to_canvas(one)
+        FigureCanvasAgg(canvas).draw()
+        drawn = canvas.get_tightbbox()  # inches
+        edges = (drawn.x0, drawn.y0, one.width - drawn.x1, one.height - drawn.y1)
+        assert min(edges) >= -0.01, (one.name, edges)
