@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,31 +63,39 @@ def test_mlflow_serves_it(uri: str, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("PATH", f"{own}{os.pathsep}{os.environ['PATH']}")
     command = [sys.executable, "-m", "mlflow", "models", "serve", "--env-manager", "local"]
     where = ["--model-uri", "models:/little@champion", "--port", str(port), "--host", "127.0.0.1"]
-    body = {"dataframe_split": PAIRS.to_dict("split"), "params": {"output": "entails"}}
-    asked = urllib.request.Request(
-        f"http://127.0.0.1:{port}/invocations",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
-    )
 
-    def answer() -> list[float] | None:
-        try:
-            with urllib.request.urlopen(asked, timeout=30) as said:
-                return list(json.load(said)["predictions"])
-        except OSError:
-            return None
+    def answer(output: str) -> Any:
+        body = {"dataframe_split": PAIRS.to_dict("split"), "params": {"output": output}}
+        asked = urllib.request.Request(
+            f"http://127.0.0.1:{port}/invocations",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(asked, timeout=60) as said:
+            return json.load(said)["predictions"]
 
     with (tmp_path / "log").open("w") as log:
         server = subprocess.Popen([*command, *where], stdout=log, stderr=log)
         try:
-            found, deadline = None, time.monotonic() + 300
-            while found is None and server.poll() is None and time.monotonic() < deadline:
-                found = answer()
+            deadline = time.monotonic() + 300
+            while not listens(port):
+                assert server.poll() is None, (tmp_path / "log").read_text()[-2000:]
+                assert time.monotonic() < deadline, (tmp_path / "log").read_text()[-2000:]
                 time.sleep(0.5)
+            scores, directions = answer("entails"), answer("direction")
+            similar, vectors = answer("similarity"), answer("embeddings")
         finally:
             server.terminate()
             server.wait()
-    assert found is not None, (tmp_path / "log").read_text()[-2000:]
     ours = Embedder.load("models:/little@champion")
-    scores = ours.entails(PAIRS["sentence"].tolist(), PAIRS["other"].tolist())
-    assert found == pytest.approx([one.score for one in scores])
+    pair = PAIRS["sentence"].tolist(), PAIRS["other"].tolist()
+    assert scores == pytest.approx([one.score for one in ours.entails(*pair)])
+    assert directions == [one.entailing for one in ours.direction(*pair)]
+    assert similar == pytest.approx(ours.similarity(*pair))
+    np.testing.assert_allclose(vectors, ours.encode(pair[0]), rtol=1e-5)
+
+
+def listens(port: int) -> bool:
+    """Return whether a server takes connections at a port of this machine."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
