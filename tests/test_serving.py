@@ -101,6 +101,8 @@ def test_many_clients_get_their_own_answers(address: str, model: Path) -> None:
 def test_its_interface_is_described_and_wrong_requests_are_refused(address: str) -> None:
     paths = asked(address, "openapi.json")["paths"]
     assert set(paths) == {"/health", "/embeddings", "/entails", "/similarity", "/direction"}
+    with urllib.request.urlopen(f"{address}/docs", timeout=60) as page:
+        assert b"/openapi.json" in page.read()
     for route, body, field in (
         ("embeddings", {"sentences": []}, "sentences"),
         ("entails", {"pairs": [["alone"]]}, "pairs"),
