@@ -6,13 +6,15 @@ study has the method's name; ``QUICK`` are the options that ``--quick`` sets.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
 
 from sentune.errors import InvalidValue
 from sentune.job.definition import JobDefinition
-from sentune.job.options import StudyOptions
-from sentune.study.space import SearchSpace
+from sentune.job.options import JobOptions, StudyOptions
+from sentune.study.space import Choice, SearchSpace, Uniform
+from sentune.user_code import installed
 
 
 def definitions() -> dict[str, JobDefinition]:
@@ -39,3 +41,33 @@ def find(method: str) -> JobDefinition:
     if method not in known:
         raise InvalidValue("METHOD", method, f"choose one of {', '.join(known)}")
     return known[method]
+
+
+def find_job(method: str, space: SearchSpace | None = None) -> JobDefinition:
+    """Return the job that tunes a method of the package, or one of a user's own.
+
+    Args:
+        method: its name, here or among the entry points ``sentune.methods``, or its address,
+            ``MODULE:CLASS``.
+        space: what is searched; None: the method's own, which a user's class has as ``space``,
+            else batch size and learning rate.
+
+    Raises:
+        InvalidValue: there is no such method, or the class is none.
+    """
+    if method in definitions() or not (":" in method or method in installed("methods")):
+        job = find(method)
+        return replace(job, space=space) if space is not None else job
+    from sentune import methods  # it imports torch
+
+    kind = methods.find(method)
+    usual = SearchSpace(
+        objective=kind.objective,
+        settings={
+            "batch_size": Choice(32, 64, 128),
+            "learning_rate": Uniform(1e-5, 5e-3, log=True),
+        },
+    )
+    own: SearchSpace = space or getattr(kind, "space", None) or usual
+    defaults = JobOptions(study=kind.__name__.lower())
+    return JobDefinition(space=replace(own, method=method), defaults=defaults)

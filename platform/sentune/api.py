@@ -84,7 +84,7 @@ def tune(
         CorpusError: data that cannot be read.
         StudyFailed: too many trials failed.
     """
-    from sentune.job.definition import find_job
+    from search_spaces import find_job
     from sentune.job.run import tune as run_job
 
     job = find_job(_name_of(method), space)

@@ -29,6 +29,7 @@ from ray.autoscaler.v2.sdk import get_cluster_status
 
 from tests.autoscaling.watching import HEAD, HEAD_ID
 from tests.ray_nodes import end, marked
+from tests.third_party_internals import FAKE_NODES
 
 ROOT = Path(__file__).resolve().parents[2]
 UPDATE_SECONDS = 1
@@ -91,7 +92,7 @@ def configuration(port: int, most: int, idle_seconds: float) -> dict[str, Any]:
             # fake_multinode by its other name: under its own, version 2 of the autoscaler wants a
             # file of defaults that is missing from Ray's package
             "type": "external",
-            "module": "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider",
+            "module": FAKE_NODES,
             "gcs_address": f"127.0.0.1:{port}",
             "head_node_id": HEAD_ID,
             "launch_multiple": True,

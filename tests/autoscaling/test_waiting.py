@@ -15,7 +15,7 @@ from ray.util import placement_group, placement_group_table, remove_placement_gr
 
 from sentune.code import runtime_env
 from sentune.records import TrialState
-from sentune.study.runner.limits import Budget
+from sentune.study.config import Budget
 from sentune.study.study import Study, StudyConfig, StudyOutcome
 from tests.autoscaling import toy_study
 

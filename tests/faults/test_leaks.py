@@ -19,6 +19,7 @@ from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.study import Study, StudyConfig
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
+from tests import third_party_internals
 from tests.faults.conftest import Place
 from tests.soak import SOAK
 from tests.toy_trials import OBJECTIVE, cluster_of_two_cpus, toy_spec
@@ -106,7 +107,7 @@ def groups() -> int:
 
 def actors() -> list[str]:
     """Classes of the actors that are not dead."""
-    found = [a for a in ray._private.state.actors().values() if a["State"] != "DEAD"]
+    found = [a for a in third_party_internals.actors() if a["State"] != "DEAD"]
     return sorted(a["ActorClassName"] for a in found if a["ActorClassName"] != RAYS_OWN)
 
 

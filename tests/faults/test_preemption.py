@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import ray
-from ray._raylet import GcsClient
 from ray.cluster_utils import Cluster
 from ray.core.generated import autoscaler_pb2
 
@@ -29,6 +28,7 @@ from tests.faults.scenes import (
     undisturbed,
     when_there,
 )
+from tests.third_party_internals import GcsClient
 
 EXAMPLES = 960
 GRACE_SECONDS = 300

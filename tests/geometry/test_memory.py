@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from sentune.geometry import Boxes, Gaussians, TermWeights, contrastive_loss
+from tests.third_party_internals import TorchDispatchMode, tree_leaves
 
 B, D, CHUNK = 96, 64, 4096
 

@@ -36,7 +36,7 @@ def test_every_end_has_its_code_and_says_why(state: str, code: int, goes_on: boo
 
 def test_a_method_of_the_package_is_found_without_torch() -> None:
     code = (
-        "import sys; from sentune.job.definition import find_job; find_job('gumbel');"
+        "import sys; from search_spaces import find_job; find_job('gumbel');"
         "print({'torch', 'ray', 'optuna'} & set(sys.modules))"
     )
     done = subprocess.run(

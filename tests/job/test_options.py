@@ -1,7 +1,5 @@
 """Options are refused before anything starts, naming the option, the value and what is allowed."""
 
-import sys
-
 import pytest
 
 from search_spaces.intersent import SPACE
@@ -90,15 +88,12 @@ def test_a_cluster_says_where_trials_and_runs_are_kept(monkeypatch) -> None:
     assert (JobOptions().optuna, JobOptions().tracking) == (None, None)
 
 
-def test_quick_sets_several_options_and_what_is_given_beside_it_holds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_quick_sets_several_options_and_what_is_given_beside_it_holds() -> None:
     seen: list[StudyOptions] = []
-    flow = sys.modules["sentune.job.run"]  # the package has a function of this name
-    monkeypatch.setattr(flow, "tune", lambda options, space: seen.append(options))
     defaults = OperationOptions(study="usual", trials=8)
     main = command(
-        JobDefinition(space=SPACE, defaults=defaults, quick={"trials": 2, "study": "fast"})
+        JobDefinition(space=SPACE, defaults=defaults, quick={"trials": 2, "study": "fast"}),
+        lambda options, space: seen.append(options),
     )
     main(quick=True)
     main(quick=True, trials="3")

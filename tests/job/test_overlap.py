@@ -126,11 +126,10 @@ def test_shared_rows_are_counted_for_each_corpus_that_is_judged_on() -> None:
     prepared = SimpleNamespace(
         spec="snli:train", kind=Kind.TRIPLETS, batches=lambda: iter(train.table.to_batches())
     )
-    job = SimpleNamespace(dev=(PAIRS,), sources={"corpus": prepared})
     rows = [("a cat sits", "a cat purrs", "neutral", None), ("a", "b", "neutral", None)]
     test = corpus(Kind.LABELLED_PAIRS, *rows)
     text = io.StringIO()
-    print_overlap(job, [test], Console(file=text, width=200))
+    print_overlap({"corpus": prepared}, (PAIRS,), [test], Console(file=text, width=200))
     assert text.getvalue().splitlines() == [
         "warning: dev: 2 of 4 rows stand in snli:train, too (1 of its rows were compared)",
         "warning: test: 1 of 2 rows stand in snli:dev, too (4 of its rows were compared)",

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from search_spaces import find_job
 from sentune import user_code
 from sentune.corpora.formats import FORMATS, read
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
-from sentune.job.definition import find_job
 from sentune.methods import find
 
 MODULE = """

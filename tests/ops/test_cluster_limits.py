@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from ray.autoscaler._private.util import prepare_config
 
 from sentune.cluster import (
     NodeLimit,
@@ -16,6 +15,7 @@ from sentune.cluster import (
     running_cluster_file,
 )
 from sentune.errors import InvalidValue
+from tests.third_party_internals import prepare_config
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE, ONPREM, KUBERAY = (

@@ -12,12 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ray.autoscaler._private.kuberay.autoscaling_config import (
-    _derive_autoscaling_config_from_ray_cr as read_by_ray,
-)
-from ray.autoscaler._private.util import prepare_config, validate_config
 
 from sentune.cluster import read_cluster
+from tests.third_party_internals import prepare_config, read_kuberay, validate_config
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ("requirements-torch.lock", "requirements.lock")
@@ -121,7 +118,7 @@ def test_ray_reads_the_groups_of_kuberay_as_the_plan_does() -> None:
     cluster = read(KUBERAY)
     assert (cluster["apiVersion"], cluster["kind"]) == ("ray.io/v1", "RayCluster")
     cluster["metadata"]["namespace"] = "default"
-    seen = read_by_ray(cluster)["available_node_types"]
+    seen = read_kuberay(cluster)["available_node_types"]
     limits = read_cluster(KUBERAY).kinds
     for name, limit in limits.items():
         found = seen["headgroup" if limit.head else name]

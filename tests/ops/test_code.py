@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 import ray
-from ray._private.runtime_env.packaging import create_package
-from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
 
 from search_spaces.gumbel import SPACE
 from sentune import code
@@ -24,6 +22,7 @@ from sentune.errors import InvalidValue
 from sentune.formatting import differences
 from sentune.job.families import make_job
 from sentune.job.options import JobOptions
+from tests.third_party_internals import create_package, upload_working_dir_if_needed
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from sentune.errors import InvalidValue
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
-from sentune.study.runner.limits import Budget, expected_finals, spent_of
+from sentune.study.config import Budget
+from sentune.study.runner.limits import expected_finals, spent_of
 from sentune.study.space.objectives import Objective
 
 SCORE, COST = Objective("toy/score"), Objective("toy/cost", "min")

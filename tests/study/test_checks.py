@@ -26,8 +26,7 @@ from sentune.study.planning.checks import (
     check_writable,
     tracking_silence,
 )
-from sentune.study.planning.plan import Plan, make_plan, size_of
-from sentune.study.runner.retention import bytes_bound
+from sentune.study.planning.plan import Plan, bytes_bound, make_plan, size_of
 from tests.servers import free_port
 from tests.study.test_plan import SPACE
 

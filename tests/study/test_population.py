@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.storages import InMemoryStorage
-from toys import OBJECTIVE, Killed, _kill_after
+from toys import OBJECTIVE, Killed, kill_after
 
 from benchmarks.simulate import open_simulated
 from sentune.errors import InvalidValue
@@ -148,7 +148,7 @@ def test_kills_between_any_two_writes_change_nothing(whole, writes: int):
         assert starts < 300, "a population that never gets anywhere"
         try:
             revive(storage)
-            _kill_after(storage, writes)
+            kill_after(storage, writes)
             population = open_population(storage)
             play(population, checkpoints)
             break

@@ -13,15 +13,14 @@ import pytest
 
 from sentune.records import TrialRecord, TrialState
 from sentune.study.config import StudyConfig
+from sentune.study.planning.plan import bytes_bound
 from sentune.study.runner.retention import (
     Retention,
     Stays,
-    bytes_bound,
     note_published,
     published,
-    ranked,
 )
-from sentune.study.space.objectives import Objective
+from sentune.study.space.objectives import Objective, ranked
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.trial import Progress
 

@@ -9,7 +9,8 @@ import pytest
 from test_trial_runner import SPACE, Held, Study
 from toys import open_store
 
-from sentune.study.runner.limits import Budget, Limits, Why
+from sentune.study.config import Budget
+from sentune.study.runner.limits import Limits, Why
 from sentune.study.runner.tune_adapter import own_signals
 
 

@@ -29,6 +29,7 @@ from sentune.errors import InvalidValue
 from sentune.records import TrialRecord, TrialState
 from sentune.study.runner.trial_source import SearchSource
 from sentune.study.schedulers import make_scheduler
+from tests.third_party_internals import study_of
 
 OURS, RANDOM = SEARCHES[0], SEARCHES[4]
 
@@ -168,7 +169,7 @@ def test_rays_searcher_tells_its_sampler_what_is_taken_for_it():
             if place < len(curve):
                 searcher.on_trial_result(str(name), result)
         searcher.on_trial_complete(str(name), result)
-    found = [(t.state, t.value) for t in searcher._ot_study.trials]
+    found = [(t.state, t.value) for t in study_of(searcher).trials]
     assert found == [(state, value) for state, value, _ in emulated]
 
 

@@ -185,7 +185,7 @@ def open_store(
         url = f"sqlite:///{folder / 'optuna.db'}"
     storage = open_storage(url, driver=True)
     if writes is not None:
-        _kill_after(storage, writes)
+        kill_after(storage, writes)
     study = open_study(
         storage,
         name,
@@ -198,7 +198,7 @@ def open_store(
     )
 
 
-def _kill_after(storage: Any, writes: int) -> None:
+def kill_after(storage: Any, writes: int) -> None:
     left = [writes]
 
     def counted(write: Any) -> Any:

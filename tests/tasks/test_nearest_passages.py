@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from sentence_transformers.util import semantic_search
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from sentune.errors import InvalidValue, TrialFailed
 from sentune.geometry import Boxes, Gaussians, Geometry, Points
 from sentune.tasks import nearest_passages
 from sentune.tasks.nearest_passages import NOTHING, Hits, NearestPassages
 from sentune.tasks.pairs import symmetric_similarity
+from tests.third_party_internals import TorchDispatchMode, tree_leaves
 
 
 class Products(Points):

@@ -8,11 +8,6 @@ from typing import Any
 import pytest
 import ray
 import torch
-from ray.train.v2._internal.exceptions import (
-    UserExceptionWithTraceback,
-    WorkerGroupStartupTimeoutError,
-    WorkerHealthCheckFailedError,
-)
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from sentune.errors import TrialFailed
@@ -27,6 +22,11 @@ from sentune.launchers.trial_report import Report
 from sentune.training.group import Group
 from sentune.training.memory import OutOfMemory
 from sentune.training.trial import TrialSpec
+from tests.third_party_internals import (
+    UserExceptionWithTraceback,
+    WorkerGroupStartupTimeoutError,
+    WorkerHealthCheckFailedError,
+)
 
 GLOO = RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:55")
 CPU = torch.device("cpu")

@@ -21,6 +21,7 @@ from sentune.errors import InvalidValue
 from sentune.job.command import command, options_given
 from sentune.job.definition import JobDefinition
 from sentune.job.options import StudyOptions
+from sentune.job.run import tune
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, machines
 from sentune.study.planning.capacity_forecast import CapacityForecast, Stage, forecasts
@@ -61,7 +62,7 @@ def options_of(script_job: JobDefinition, arguments: Sequence[str]) -> StudyOpti
         InvalidValue: naming the option, the value and what is allowed.
     """
     app = typer.Typer(add_completion=False)
-    app.command()(command(script_job))
+    app.command()(command(script_job, tune))
     try:
         given = typer.main.get_command(app).make_context("JOB", [*arguments]).params
     except typer.TyperException as error:

@@ -6,6 +6,7 @@ from typing import Any
 
 from sentune.cli.options import Group, LazyGroup, look_here
 from sentune.job.command import command
+from sentune.job.run import tune as run_job
 from sentune.user_code import installed
 
 
@@ -18,12 +19,12 @@ class Methods(LazyGroup):
         return [*definitions(), *installed("methods")]
 
     def make(self, name: str) -> Any:
-        from sentune.job.definition import find_job
+        from search_spaces import find_job
 
         if ":" not in name and name not in self.list_commands(None):
             return None
         look_here()
-        return command(find_job(name))
+        return command(find_job(name), run_job)
 
 
 app = Group(cls=Methods)

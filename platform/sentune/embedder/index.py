@@ -23,7 +23,7 @@ from sentune.geometry.points import Points
 from sentune.tasks.nearest_passages import NOTHING, NearestPassages
 
 if TYPE_CHECKING:
-    from sentune.embedder.embedder import Embedder
+    from sentune.embedder.encode import Comparing
 
 ROWS = 4096  # of a row group; 4,096 embeddings of 768 numbers are 12.6 MB
 SENTENCES, FAISS = "sentences.parquet", "points.faiss"
@@ -54,7 +54,7 @@ class SentenceIndex:
 
     @staticmethod
     def build(
-        embedder: Embedder,
+        embedder: Comparing,
         source: Path,
         folder: Path,
         *,
@@ -90,7 +90,7 @@ class SentenceIndex:
         return done
 
     def search(
-        self, embedder: Embedder, queries: Sequence[str], *, k: int, by: str
+        self, embedder: Comparing, queries: Sequence[str], *, k: int, by: str
     ) -> list[list[Found]]:
         """Return the k best sentences for each query, the best first; see ``Embedder.search``."""
         score = _score(embedder.geometry, by)
@@ -130,7 +130,7 @@ class SentenceIndex:
             start += len(batch)
         return found
 
-    def _refuse_other(self, embedder: Embedder) -> None:
+    def _refuse_other(self, embedder: Comparing) -> None:
         """Refuse a model that embeds the first sentence in another way than the index has it."""
         first = next(self._batches("text", "embedding", rows=1), None)
         if first is None or not len(first):
@@ -144,7 +144,7 @@ class SentenceIndex:
 
 
 def write_embeddings(
-    embedder: Embedder,
+    embedder: Comparing,
     source: Path,
     out: Path,
     *,

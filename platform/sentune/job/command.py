@@ -15,6 +15,7 @@ from sentune.errors import Overtaken, SentuneError
 from sentune.job.definition import JobDefinition
 from sentune.job.options import StudyOptions, option_name, parse
 from sentune.study import LAUNCHERS
+from sentune.study.space.space import SearchSpace
 from sentune.terminal import Terminal, print_line
 
 if TYPE_CHECKING:
@@ -74,16 +75,19 @@ def check_ending(summary: StudySummary) -> None:
         raise Ended(INTERRUPTED, f"{why or 'interrupted'}; the same command resumes the study")
 
 
-def command(job: JobDefinition) -> Callable[..., None]:
-    """Return the command of a job, with an option for each field of its options."""
+def command(
+    job: JobDefinition, tune: Callable[[StudyOptions, SearchSpace], None]
+) -> Callable[..., None]:
+    """Return the command of a job, with an option for each field of its options.
+
+    Args:
+        tune: ``sentune.job.run.tune``, which the command calls.
+    """
 
     def main(**given: Any) -> None:
         try:
             with exit_codes("interrupted; the same command resumes the study"):
-                options = options_given(given, job)
-                from sentune.job.run import tune
-
-                tune(options, job.space)
+                tune(options_given(given, job), job.space)
         except SentuneError as error:
             print_line(Terminal(stderr=True), f"error: {error}", "red")
             sys.exit(WRONG)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
 from sentune.corpora.formats.spec import allow_bad_rows
 from sentune.corpora.overlap import same_rows, shared_rows
+from sentune.corpora.prepare import Prepared
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import InvalidValue
 from sentune.formatting import counted
 from sentune.job.options import AnyOptions, StudyOptions
-from sentune.study.config import objectives_of
+from sentune.study.config import StudyConfig, objectives_of
+from sentune.study.space.space import SearchSpace
 from sentune.tasks import (
     Generation,
     ModelTask,
@@ -24,12 +26,8 @@ from sentune.tasks import (
     task_and_corpus,
     tasks_for,
 )
-from sentune.tasks.choose import TASKS
-from sentune.tasks.own import find_own
+from sentune.tasks.own import TASKS, find_own
 from sentune.terminal import print_line
-
-if TYPE_CHECKING:
-    from sentune.job.families.base import JobFamily
 
 TRAINING = "train"
 """Task of the metrics of the training itself."""
@@ -50,16 +48,16 @@ def check_tasks(options: StudyOptions) -> None:
             kind_of(task, option)
 
 
-def check_measured(job: JobFamily) -> None:
-    """Check that the development corpora of a prepared job pose the tasks that it is judged by.
+def check_measured(dev: Sequence[Corpus], config: StudyConfig, space: SearchSpace) -> None:
+    """Check that development corpora pose the tasks that a study is judged by.
 
     Raises:
         InvalidValue: an objective or a constraint is of a task that none of them poses; says
             which ones they pose.
     """
-    posed = [task for made in tasks_for(*job.dev) for task in _named(made)]
-    metrics = [objective.metric for objective in objectives_of(job.config, job.space)]
-    limits = [constraint.metric for constraint in job.config.constraints]
+    posed = [task for made in tasks_for(*dev) for task in _named(made)]
+    metrics = [objective.metric for objective in objectives_of(config, space)]
+    limits = [constraint.metric for constraint in config.constraints]
     for option, names in (("--objective", metrics), ("--constraint", limits)):
         for metric in names:
             if metric.partition("/")[0] not in (*posed, TRAINING):
@@ -128,7 +126,7 @@ def read_evaluation(specs: Sequence[str], prefer: Kind | None = None) -> tuple[C
 def modules_of(corpora: Sequence[Corpus]) -> list[str]:
     """Return the modules of a user's tasks that corpora were given for."""
     own = {corpus.task for corpus in corpora} - {"", *TASKS}
-    return sorted(find_own(task, TASKS).__module__ for task in own)
+    return sorted(find_own(task).__module__ for task in own)
 
 
 def needs_references(corpora: Sequence[Corpus]) -> bool:
@@ -164,19 +162,24 @@ def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) ->
             print_line(console, f"warning: {role}: {bad} left out, the first: {first}", "yellow")
 
 
-def print_overlap(job: JobFamily, test: Sequence[Corpus], console: Console) -> None:
+def print_overlap(
+    sources: Mapping[str, Prepared],
+    dev: Sequence[Corpus],
+    test: Sequence[Corpus],
+    console: Console,
+) -> None:
     """Print a warning for each corpus of which rows stand in one that is read before it, too.
 
     Args:
-        job: prepared.
-        test: its test corpora; empty where they have been read before.
+        sources: role -> corpus, of the training.
+        test: empty where the test corpora have been read before.
     """
-    trained = [corpus for name, corpus in job.sources.items() if name.startswith("corpus")]
-    for role, corpora in (("dev", job.dev), ("test", test)):
+    trained = [corpus for name, corpus in sources.items() if name.startswith("corpus")]
+    for role, corpora in (("dev", dev), ("test", test)):
         for index, corpus in enumerate(corpora):
             others = [(one.spec, one.kind, one.batches()) for one in trained]
             if role == "test":
-                others += [(one.spec, one.kind, iter(one.table.to_batches())) for one in job.dev]
+                others += [(one.spec, one.kind, iter(one.table.to_batches())) for one in dev]
             for spec, kind, batches in others:
                 found = shared_rows(corpus, kind, batches)
                 if found.rows:

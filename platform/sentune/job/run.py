@@ -48,7 +48,7 @@ def run(
     was stopped before its finals (a budget, or ``sentune study stop``) or another start drives it
     now, 130 interrupted. After the last two the same command goes on.
     """
-    typer.run(command(JobDefinition(space=space, defaults=defaults, quick=quick)))
+    typer.run(command(JobDefinition(space=space, defaults=defaults, quick=quick), tune))
 
 
 def tune(options: StudyOptions, space: SearchSpace) -> None:
@@ -70,8 +70,8 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     from sentune.job.plan import show_plan
     from sentune.job.study_files import origin
     from sentune.job.terminal_report import next_commands, print_commands, report
+    from sentune.study.store import DATABASE
     from sentune.study.store.file_lock import LOCK_FILE
-    from sentune.study.store.study_index import DATABASE
 
     job = make_job(options, space)
     refuse_equal_corpora(job.options)
@@ -120,10 +120,10 @@ def _study(
         if os.environ.get("RAY_ADDRESS"):  # a cluster that is there tokenises the corpora
             preparing.enter_context(connected())
         job.prepare(console)
-        check_measured(job)
+        check_measured(job.dev, job.config, job.space)
         test = check_test(job)
         print_corpora(job.corpora(), console)
-        print_overlap(job, test, console)
+        print_overlap(job.sources, job.dev, test, console)
         config = job.config
         summary = start_summary(job, options, forked_from)
         cluster = preparing.pop_all()

@@ -12,8 +12,7 @@ from sentune.credentials import without_credentials
 from sentune.errors import StudyConflict
 from sentune.io.atomic import write_document
 from sentune.records import FinalistRecord, StudySummary, TrialRecord
-from sentune.study.runner.retention import ranked
-from sentune.study.space.objectives import Objective
+from sentune.study.space.objectives import Objective, ranked
 from sentune.study.store.study_index import TEST_READS, StudyPlace
 from sentune.study.store.trial_codec import run_name
 

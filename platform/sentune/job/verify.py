@@ -32,8 +32,9 @@ from sentune.io.object_store import asked, files_at, names_in
 from sentune.job.study_files import MODEL
 from sentune.records import TrialState
 from sentune.study.runner.finals import spread
-from sentune.study.runner.retention import ranked
-from sentune.study.store.study_index import DESCRIPTION, JOURNAL, SUMMARY, StudyPlace
+from sentune.study.space.objectives import ranked
+from sentune.study.store import JOURNAL
+from sentune.study.store.study_index import DESCRIPTION, SUMMARY, StudyPlace
 from sentune.study.store.study_view import StudySnapshot, StudyView
 from sentune.summary import as_written, read_summary
 from sentune.tasks import of_task, task_and_corpus

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,16 +59,6 @@ class Launch:
     def needs(self) -> dict[str, float]:
         """Resources of a worker."""
         return {"CPU": self.cpus, "GPU": self.gpus} if self.gpus else {"CPU": self.cpus}
-
-    def trainable(self) -> Callable[[dict[str, Any]], None]:
-        """Return the Tune function of the launcher."""
-        if self.launcher != "train":
-            from sentune.launchers.inline import inline_trainable  # loads Ray Tune
-
-            return inline_trainable(self)
-        from sentune.launchers.ray_train import train_trainable  # loads Ray Train
-
-        return train_trainable(self)
 
 
 def halved(spec: TrialSpec, workers: int = 1) -> int:

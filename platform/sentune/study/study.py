@@ -12,6 +12,7 @@ from typing import Any
 import optuna
 
 from sentune.code import code_fingerprint
+from sentune.launchers import trainable
 from sentune.launchers.launch import Launch
 from sentune.launchers.ray_internals import ClusterStore
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
@@ -292,9 +293,9 @@ class Study:
             sharing=self.sharing,
             stalls=self.stalls,
         )
-        trainable = self.launch.trainable()
+        placed = trainable(self.launch)
         self.prewarm.release()
-        return run_trials(trainable, runner, concurrent=self.plan.concurrent)
+        return run_trials(placed, runner, concurrent=self.plan.concurrent)
 
     def _spec_of(self, candidate: Candidate) -> TrialSpec:
         usual = {*self.config.milestones(self.space.mode), candidate.stop_at}

@@ -3,7 +3,6 @@
 from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.base import Model, ModelTask, Result, Task, evaluate
 from sentune.tasks.choose import (
-    TASKS,
     kind_of,
     make_tasks,
     of_task,
@@ -14,6 +13,7 @@ from sentune.tasks.choose import (
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import DirectionTask, bag_of_words_direction, entailment_pairs
 from sentune.tasks.generation import Generation
+from sentune.tasks.own import TASKS
 from sentune.tasks.references import References
 from sentune.tasks.retrieval import Retrieval
 from sentune.tasks.rte import Rte

@@ -20,27 +20,12 @@ from sentune.tasks.base import ModelTask, ParallelMap, Task, free_name
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import DirectionTask, Exclude, entailment_pairs
 from sentune.tasks.generation import Generation
-from sentune.tasks.own import find_own
+from sentune.tasks.own import POSES, TASKS, find_own
 from sentune.tasks.references import References
 from sentune.tasks.retrieval import Retrieval
 from sentune.tasks.rte import Rte
 from sentune.tasks.sts import Sts
 from sentune.tasks.transfer import TRANSFER, Transfer, TransferRelatedness
-
-POSES = {
-    Kind.SEVERAL_LABELS: "ambiguous-rte",
-    Kind.CONDITIONED_PAIRS: "csts",
-    Kind.SCORED_PAIRS: "sts",
-    Kind.OPERATIONS: "generation",
-    Kind.QUERIES: "retrieval",
-}
-
-TASKS: dict[str, Kind] = {
-    "rte": Kind.LABELLED_PAIRS,
-    "direction": Kind.LABELLED_PAIRS,
-    **{task: kind for kind, task in POSES.items()},
-    **TRANSFER,
-}
 
 
 def tasks_for(
@@ -102,7 +87,7 @@ def make_tasks(
     for kind, corpus in wanted:
         if kind == "generation":
             continue
-        maker: Any = makers[kind] if kind in TASKS else find_own(kind, TASKS)
+        maker: Any = makers[kind] if kind in TASKS else find_own(kind)
         name = kind if kind in TASKS else maker.kind
         names = [name, f"{name}-{corpus.spec.partition(':')[0]}"]
         if kind == "sts" and (year := re.search(r"^sts:.*?20(\d\d)", corpus.spec, re.DOTALL)):
@@ -119,7 +104,7 @@ def kind_of(task: str, option: str = "task") -> Kind:
     """
     if task in TASKS:
         return TASKS[task]
-    kind: Kind = find_own(task, TASKS, option).reads
+    kind: Kind = find_own(task, option).reads
     return kind
 
 

@@ -1,16 +1,33 @@
-"""Tasks that a user brings: by name in this process, entry point or address."""
+"""The tasks by their names: the package's own, and those that a user brings by decorator, entry
+point or address."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sentune import user_code
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
+from sentune.tasks.transfer import TRANSFER
 
 Class = TypeVar("Class", bound=type[Any])
+
+POSES = {
+    Kind.SEVERAL_LABELS: "ambiguous-rte",
+    Kind.CONDITIONED_PAIRS: "csts",
+    Kind.SCORED_PAIRS: "sts",
+    Kind.OPERATIONS: "generation",
+    Kind.QUERIES: "retrieval",
+}
+
+TASKS: dict[str, Kind] = {
+    "rte": Kind.LABELLED_PAIRS,
+    "direction": Kind.LABELLED_PAIRS,
+    **{task: kind for kind, task in POSES.items()},
+    **TRANSFER,
+}
 
 OWN: dict[str, type[Any]] = {}
 """Name -> class, of all that this process has defined."""
@@ -29,8 +46,6 @@ def task(name: str, kind: Kind | str) -> Callable[[Class], Class]:
     Raises:
         InvalidValue: the name is taken, there is no such kind, or the class lacks a method.
     """
-    from sentune.tasks.choose import TASKS
-
     if name in TASKS:
         raise InvalidValue("task", name, f"choose another name; taken: {', '.join(TASKS)}")
     if not re.fullmatch(r"[\w.-]+", name):
@@ -50,11 +65,10 @@ def task(name: str, kind: Kind | str) -> Callable[[Class], Class]:
     return registered
 
 
-def find_own(name: str, known: Iterable[str], option: str = "task") -> type[Any]:
+def find_own(name: str, option: str = "task") -> type[Any]:
     """Return the task of a name in this process or among the entry points, or of an address.
 
     Args:
-        known: names of the package's own tasks, for the message.
         option: that the name was given to.
 
     Raises:
@@ -68,7 +82,7 @@ def find_own(name: str, known: Iterable[str], option: str = "task") -> type[Any]
     elif ":" in name:
         kind = user_code.find(name, option)
     else:
-        listed = ", ".join([*known, *OWN, *plugins])
+        listed = ", ".join([*TASKS, *OWN, *plugins])
         raise InvalidValue(option, name, f"choose one of {listed}, or MODULE:CLASS")
     if getattr(kind, "reads", None) is None:
         raise InvalidValue(option, name, "put @sentune.task(NAME, kind=...) before its class")

@@ -8,18 +8,15 @@ that gradient. Batch size becomes a hyperparameter of the loss and is no longer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch import distributed as dist
 from torch.autograd.function import once_differentiable
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
-
-from sentune.training.group import Group
 
 
 class Gather(torch.autograd.Function):
@@ -40,39 +37,6 @@ class Gather(torch.autograd.Function):
         total = gradient.contiguous().clone()
         dist.all_reduce(total)
         return total[ctx.start : ctx.start + ctx.rows], None, None
-
-
-def average_gradients(parameters: Iterable[nn.Parameter], group: Group) -> None:
-    """Put the mean of all workers' gradients on each of them.
-
-    A parameter without a gradient on some workers counts as zero there; one without a gradient on
-    all of them keeps none, as an operator that no row of a batch needs. DistributedDataParallel
-    wants every parameter to take part in every step on every worker.
-    """
-    if group.world_size == 1:
-        return
-    trained = [p for p in parameters if p.requires_grad]
-    used = [p.grad is not None for p in trained]
-    counts = torch.tensor(used, dtype=torch.int32, device=group.device)
-    dist.all_reduce(counts)
-    grads: list[Tensor] = []
-    for parameter, workers in zip(trained, counts.tolist(), strict=True):
-        if workers:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            grads.append(parameter.grad)
-    if grads:
-        flat = parameters_to_vector(grads)
-        dist.all_reduce(flat)
-        flat /= group.world_size
-        vector_to_parameters(flat, grads)
-
-
-def send_parameters(module: nn.Module, group: Group) -> None:
-    """Put the first worker's parameters on all of them."""
-    if group.world_size > 1:
-        for parameter in module.parameters():
-            dist.broadcast(parameter.data, src=0)
 
 
 @dataclass(frozen=True)

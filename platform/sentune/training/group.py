@@ -5,7 +5,7 @@ A group of one needs no ``torch.distributed``; the loop is the same code for one
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -18,7 +18,7 @@ from sentune.lazy_import import LazyModule
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
     from torch import distributed as dist
 else:
     torch, dist = LazyModule("torch"), LazyModule("torch.distributed")
@@ -172,6 +172,37 @@ class Group:
             total = own.to(self.device)  # on the CPU, the array itself
             dist.all_reduce(total)
             own.copy_(total)
+
+    def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Put the mean of all workers' gradients on each of them.
+
+        A parameter without a gradient on some workers counts as zero there; one without a gradient
+        on all of them keeps none, as an operator that no row of a batch needs.
+        DistributedDataParallel wants every parameter to take part in every step on every worker.
+        """
+        if self.world_size == 1:
+            return
+        trained = [p for p in parameters if p.requires_grad]
+        used = [p.grad is not None for p in trained]
+        counts = torch.tensor(used, dtype=torch.int32, device=self.device)
+        dist.all_reduce(counts)
+        grads: list[Tensor] = []
+        for parameter, workers in zip(trained, counts.tolist(), strict=True):
+            if workers:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                grads.append(parameter.grad)
+        if grads:
+            flat = torch.nn.utils.parameters_to_vector(grads)
+            dist.all_reduce(flat)
+            flat /= self.world_size
+            torch.nn.utils.vector_to_parameters(flat, grads)
+
+    def send_parameters(self, module: nn.Module) -> None:
+        """Put the first worker's parameters on all of them."""
+        if self.world_size > 1:
+            for parameter in module.parameters():
+                dist.broadcast(parameter.data, src=0)
 
 
 def _parts(rows: int, parts: int) -> list[int]:

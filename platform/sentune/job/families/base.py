@@ -31,9 +31,8 @@ from sentune.job.options import StudyOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, ship
 from sentune.readouts.grid import Readout
 from sentune.records import FinalistRecord, TrialRecord
-from sentune.study.config import StudyConfig
+from sentune.study.config import Budget, StudyConfig
 from sentune.study.planning.plan import Probe, searched
-from sentune.study.runner.limits import Budget
 from sentune.study.space.domains import Dimension, Value
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import SearchSpace

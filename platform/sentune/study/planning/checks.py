@@ -28,8 +28,7 @@ from sentune.errors import PlanError, named
 from sentune.io.atomic import StorageError, check_storage
 from sentune.io.sqlite_file import damage_in, sqlite_path
 from sentune.study.config import StudyConfig
-from sentune.study.planning.plan import Plan, size_of
-from sentune.study.runner.retention import bytes_bound
+from sentune.study.planning.plan import Plan, bytes_bound, size_of
 
 T = TypeVar("T")
 

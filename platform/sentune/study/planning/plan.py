@@ -12,9 +12,12 @@ from typing import Any
 from sentune.errors import PlanError
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import WORKER_CPUS, Capacity, Node
-from sentune.study.runner.retention import bytes_bound
 from sentune.study.samplers.registry import make_sampler
 from sentune.study.space.space import SearchSpace
+
+PER_RUN = 5
+"""Checkpoints of a run at work: best, newest, newest of a milestone, one that was set aside, and
+the one that is being written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,6 +247,12 @@ def _run_hours(plan: Plan, config: StudyConfig, probe: Probe) -> tuple[float, fl
     validations = plan.validations_expected - plan.finalists * plan.validations_full
     full = hours(1, plan.max_examples, plan.validations_full)
     return hours(plan.trials, examples, validations), full
+
+
+def bytes_bound(checkpoint_bytes: int, *, concurrent: int, keep: int, finals: int = 0) -> int:
+    """Return bytes of checkpoints that a study with so many runs at a time, best trials that are
+    kept and runs of the finals never exceeds; one more is the published model's."""
+    return checkpoint_bytes * (PER_RUN * concurrent + keep + finals + 1)
 
 
 def size_of(count: int) -> str:

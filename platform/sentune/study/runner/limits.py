@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from operator import ge
 from typing import TYPE_CHECKING
 
-from sentune.errors import InvalidValue, Overtaken
+from sentune.errors import Overtaken
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
-from sentune.study.space.objectives import Objective
+from sentune.study.config import Budget
 
 if TYPE_CHECKING:
     from sentune.study.store.driver_lock import DriverLock
@@ -19,67 +18,6 @@ if TYPE_CHECKING:
 
 FEWEST = 5
 """Trials that must have ended before their share of failures ends a study."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """Limits of a study over all of its starts; None: no such limit.
-
-    ``max_trials`` counts those of the search, ``max_hours`` wall time in which a driver runs it,
-    ``max_gpu_hours`` also finalists; ``no_gain`` trials in a row without a new best end the search.
-    """
-
-    max_trials: int | None = None
-    max_hours: float | None = None
-    max_gpu_hours: float | None = None
-    no_gain: int | None = None
-
-    def __post_init__(self) -> None:
-        options = ("--max-trials", "--max-hours", "--max-gpu-hours", "--stop-after-no-gain")
-        for option, value in zip(options, astuple(self), strict=True):
-            if value is not None and value <= 0:
-                raise InvalidValue(option, value, "give more than 0, or leave it out")
-
-    def exhausted(self, spent: Spent, reserve: Spent) -> str:
-        """Return which limit is used up, in a sentence; empty while there is room.
-
-        ``reserve`` is kept free for the finals, beside what is ``spent`` so far.
-        """
-        for option, unit, most, used, kept in (
-            ("--max-trials", "trials", self.max_trials, spent.trials, 0.0),
-            ("--max-hours", "hours", self.max_hours, spent.hours, reserve.hours),
-            ("--max-gpu-hours", "GPU hours", self.max_gpu_hours, spent.gpu_hours,
-             reserve.gpu_hours),
-        ):  # fmt: skip
-            if most is not None and used + kept >= most:
-                free = f", {round(kept, 2):g} are kept for the finals" if kept else ""
-                return f"{option} {most:g} is used up: {round(used, 2):g} {unit} so far{free}"
-        return ""
-
-    def no_gain_in(self, records: Sequence[TrialRecord], *objectives: Objective) -> str:
-        """Return why more trials are not worth it, in a sentence; empty while they may be.
-
-        Trials are taken in the order of their numbers; those that run or have failed are not
-        counted. With several objectives a trial is a gain where none before it is at least as
-        good in all of them.
-        """
-        if self.no_gain is None:
-            return ""
-        best: list[tuple[float, ...]] = []
-        without = 0
-        for record in records:
-            if record.state in (TrialState.RUNNING, TrialState.FAILED):
-                continue
-            without += 1
-            if record.state is TrialState.COMPLETE and record.feasible:
-                point = tuple(objective.of(record.metrics) for objective in objectives)
-                if not any(all(map(ge, other, point)) for other in best):
-                    best = [other for other in best if not all(map(ge, point, other))] + [point]
-                    without = 0
-        if without < self.no_gain:
-            return ""
-        found = f"{without} trials in a row found nothing better"
-        return f"--stop-after-no-gain {self.no_gain}: {found}"
 
 
 def expected_finals(

@@ -22,7 +22,7 @@ from sentune.io.object_store import files_at, names_in
 from sentune.records import TrialRecord, TrialState
 from sentune.study import SCHEDULERS
 from sentune.study.config import StudyConfig
-from sentune.study.space.objectives import Objective, feasible, pareto_front
+from sentune.study.space.objectives import Objective, ranked
 from sentune.study.store.driver_process import runs
 from sentune.study.store.trial_codec import run_name
 from sentune.training.checkpoint_storage import DAMAGED, FOREIGN, PARTIAL, storage_of
@@ -42,10 +42,6 @@ SCRATCH = "ray-train"
 MANY = 20
 """Runs that are due at once, from which on their folders are listed first."""
 
-PER_RUN = 5
-"""Checkpoints of a run at work: best, newest, newest of a milestone, one that was set aside, and
-the one that is being written."""
-
 
 class Stays(StrEnum):
     """Which checkpoints of a run are kept."""
@@ -53,22 +49,6 @@ class Stays(StrEnum):
     ALL = "all"
     BEST = "best"
     NOTHING = "nothing"
-
-
-def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[TrialRecord]:
-    """Return complete trials that hold every constraint, best first, the earlier of equals first.
-
-    With several objectives they are those on the Pareto front.
-    """
-    if len(objectives) > 1:
-        return pareto_front(trials, objectives)
-    return sorted(feasible(trials), key=lambda t: (-objectives[0].of(t.metrics), t.id))
-
-
-def bytes_bound(checkpoint_bytes: int, *, concurrent: int, keep: int, finals: int = 0) -> int:
-    """Return bytes of checkpoints that a study with so many runs at a time, best trials that are
-    kept and runs of the finals never exceeds; one more is the published model's."""
-    return checkpoint_bytes * (PER_RUN * concurrent + keep + finals + 1)
 
 
 def rule_of(

@@ -18,10 +18,10 @@ from sentune.errors import InvalidValue, StudyConflict
 from sentune.formatting import differences
 from sentune.io.database_lock import alone_in, database_url, first_line
 from sentune.io.waits import WAITS
+from sentune.study.store import DATABASE, JOURNAL
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.outage import StudyDatabase, damaged_database
 from sentune.study.store.postgres_lock import SILENT
-from sentune.study.store.study_index import DATABASE, JOURNAL
 from sentune.study.store.trial_codec import DIRECTIONS, milestones, own
 
 FINGERPRINT = "world"

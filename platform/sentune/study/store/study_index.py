@@ -11,12 +11,10 @@ from typing import Any
 from sentune.errors import DamagedFile, InvalidValue
 from sentune.io.atomic import read_document
 from sentune.io.object_store import asked, files_at, is_local
+from sentune.study.store import DATABASE, JOURNAL
 from sentune.summary import FIX
 
 DESCRIPTION, SUMMARY, TEST_READS = "study.json", "summary.json", "test_reads.json"
-JOURNAL, DATABASE = "optuna.journal", "optuna.db"
-"""Of a study's trials, in its folder; the second as older versions made it."""
-
 FINALS = "/finalists"
 """Ends the Optuna name of a study's finals."""
 

@@ -24,7 +24,7 @@ from sentune.encoders.decoders import load_decoder
 from sentune.errors import InvalidValue
 from sentune.methods.intersent import PAIR_CODES, Intersent
 from sentune.tasks import Result, evaluate
-from sentune.training.gradients import average_gradients, cached_backward, send_parameters
+from sentune.training.gradients import cached_backward
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.base import Backward, Rows
@@ -209,7 +209,7 @@ class IntersentBackward:
         self, method: Intersent, training: TrainingSettings, group: Group, pad_id: int
     ) -> None:
         self.method, self._training, self._group, self._pad_id = method, training, group, pad_id
-        send_parameters(method, group)
+        group.send_parameters(method)
 
     def __call__(self, columns: Mapping[str, Rows]) -> Tensor:
         total = len(columns["first"])
@@ -238,7 +238,7 @@ class IntersentBackward:
             encoder, device = self.method.encoder, self._group.device
             none = torch.zeros(0, encoder.width, dtype=encoder.dtype, device=device)
             value = objective(none.requires_grad_(settings.train_encoder))
-        average_gradients(self.method.parameters(), self._group)
+        self._group.average_gradients(self.method.parameters())
         return value
 
     def _embed(self, chunk: Chunk) -> Tensor:

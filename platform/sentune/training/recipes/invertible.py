@@ -27,7 +27,6 @@ from sentune.readouts.grid import grid_of
 from sentune.readouts.representation import REPRESENTATION
 from sentune.tasks import Result
 from sentune.tasks.variants import evaluate_representations
-from sentune.training.gradients import average_gradients, send_parameters
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.base import Rows, Validator
@@ -133,7 +132,7 @@ class InvertibleBackward:
     ) -> None:
         self.method, self._settings, self._group = method, settings, group
         self._negatives = Negatives(counts, group.device)
-        send_parameters(method, group)
+        group.send_parameters(method)
 
     def __call__(self, columns: Mapping[str, Rows]) -> Tensor:
         pairs = [
@@ -148,7 +147,7 @@ class InvertibleBackward:
             loss = loss * (self._group.world_size / len(pairs))
             torch.autograd.backward(loss)
             total += loss.detach()
-        average_gradients(self.method.parameters(), self._group)
+        self._group.average_gradients(self.method.parameters())
         return total
 
     def _parts(
