@@ -1,4 +1,4 @@
-"""What makes a job: a search space, and options; the job of a method by its name or address."""
+"""Definitions of jobs, a search space and options; the job of a method by its name or address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sentune.user_code import installed
 
 @dataclass(frozen=True, kw_only=True)
 class JobDefinition:
-    """What a job's script hands to ``job.run``, which explains it."""
+    """Arguments that a job's script hands to ``job.run``, which explains them."""
 
     space: SearchSpace
     defaults: StudyOptions
