@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import ray
 import torch
 from ray.exceptions import AuthenticationError, GetTimeoutError, RayError
