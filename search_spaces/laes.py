@@ -18,9 +18,9 @@ SPACE = SearchSpace(
         "max_length": Choice(15, 25, 40),
     },
     published={"form": "res", "a": 1e-3, "max_length": 25},
-    # n_h, section VI: by the form; BRES has the grid of RES, of which it is made.
+    # Section VI: by the form; BRES has the grid of RES, of which it is made.
     readouts={
-        "units": {
+        "n_h": {
             "form": {
                 "res": SMALL,
                 "bres-sum": SMALL,

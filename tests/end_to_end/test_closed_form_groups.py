@@ -16,7 +16,7 @@ from tests.soak import SOAK
 
 FIXED = {
     "tune_sif": ["--set=variant=sif", "--set=a=1e-3", "--set=components=0,1,2,3,5,8"],
-    "tune_laes": ["--set=form=bres-cat", "--set=a=1e-3", "--set=max_length=9", "--set=units=1..20"],
+    "tune_laes": ["--set=form=bres-cat", "--set=a=1e-3", "--set=max_length=9", "--set=n_h=1..20"],
 }
 
 

@@ -131,13 +131,13 @@ def test_searching_a_readout_finds_what_the_sweep_finds_for_six_times_the_trials
 
 def test_laes_streamed_through_ray_data_is_laes_fitted_here(files: Path, tmp_path: Path) -> None:
     run("tune_laes", files, tmp_path, "--trials=1", "--share-mb=0", "--set=form=bres-cat",
-        "--set=a=1e-3", "--set=max_length=15", "--set=units=1..20")  # fmt: skip
+        "--set=a=1e-3", "--set=max_length=15", "--set=n_h=1..20")  # fmt: skip
     words = open_words(f"glove:{files}/vectors.txt", f"{files}/counts.txt", tmp_path / "cache")
     here = Laes(words, LaesSettings(form="bres-cat", max_length=15))
     texts = read(f"stsb:{files}/train.csv", Kind.SENTENCES).table.column("text").to_pylist()
     here.solve(accumulate_here([texts], here.statistics), 20)
     (task,) = tasks_for(read(f"stsb:{files}/dev.csv", Kind.SCORED_PAIRS))
-    result = evaluate_family([task], here.similarities, "units", tuple(range(1, 21)))
+    result = evaluate_family([task], here.similarities, "n_h", tuple(range(1, 21)))
     streamed = best(tmp_path, "laes")
     assert streamed["readouts"] == result.readouts
     assert streamed["metrics"]["sts/pearson"] == pytest.approx(

@@ -38,7 +38,7 @@ OPTIONS = {
         "--set=batch_size=64", "--trials=1", "--finalists=0", STREAMED,
     ],
     "tune_laes": [
-        "--set=form=res", "--set=a=1e-3", "--set=max_length=8", "--set=units=1..12", "--trials=1",
+        "--set=form=res", "--set=a=1e-3", "--set=max_length=8", "--set=n_h=1..12", "--trials=1",
         STREAMED,
     ],
 }  # fmt: skip

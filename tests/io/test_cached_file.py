@@ -69,6 +69,31 @@ def test_a_damaged_copy_is_fetched_again(folder: Path, store: str, content: byte
     assert Path(file.here()).read_bytes() == CONTENT
 
 
+@pytest.mark.parametrize(("mode", "kept"), [(0o755, True), (0o775, False), (0o757, False)])
+def test_a_copy_that_others_could_write_is_fetched_again(
+    folder: Path, store: str, mode: int, kept: bool
+) -> None:
+    file = moved(folder, store)
+    copy = Path(file.here())
+    assert copy.parent.stat().st_mode & 0o777 == 0o700
+    was = copy.stat().st_ino
+    with copy.open("rb"):  # its inode is not given to the new copy
+        copy.parent.chmod(mode)
+        assert (Path(file.here()).stat().st_ino == was) == kept
+    assert copy.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_cache_of_another_user_is_refused(
+    folder: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = moved(folder, store)
+    file.here()
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    with pytest.raises(CacheError, match=f"fetched: it belongs to user {other - 1}.*set HOME"):
+        file.here()
+
+
 def test_other_content_at_its_path_is_not_taken_for_it(folder: Path, store: str) -> None:
     file = moved(folder, store)
     folder.mkdir()

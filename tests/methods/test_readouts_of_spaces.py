@@ -58,7 +58,7 @@ def test_a_space_with_grids_by_setting_comes_back_from_json() -> None:
 def test_a_given_grid_takes_the_place_of_all() -> None:
     (space,) = (space for space in SPACES if space.method == "laes")
     kind = CLOSED_FORM["laes"]
-    left = space.narrow({"units": "1..3"}, (), (kind.axis,))
-    assert left.apart({"form": "hid"})[1] == {"units": (1, 2, 3)}
-    with pytest.raises(InvalidValue, match="units"):
-        space.narrow({"units": "0"}, (), (kind.axis,))
+    left = space.narrow({"n_h": "1..3"}, (), (kind.axis,))
+    assert left.apart({"form": "hid"})[1] == {"n_h": (1, 2, 3)}
+    with pytest.raises(InvalidValue, match="n_h"):
+        space.narrow({"n_h": "0"}, (), (kind.axis,))

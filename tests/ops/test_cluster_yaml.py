@@ -206,7 +206,7 @@ def test_setup_installs_exactly_the_lock(launched: dict[str, Any]) -> None:
     installs = [line for line in launched["setup_commands"] if "pip install" in line]
     assert installs[0].endswith(" ".join(f"-r ~/sentune/{lock}" for lock in LOCKS))
     assert "--no-deps" in installs[1]
-    assert "-c ~/sentune/requirements.lock" in installs[2]
+    assert len(installs) == 2, "everything is pinned with its hash"
 
 
 @pytest.mark.parametrize("lock", LOCKS)

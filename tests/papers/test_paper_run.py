@@ -19,7 +19,7 @@ def test_cells_are_what_the_models_of_the_studies_reach(tmp_path: Path) -> None:
     for name in ("train", "dev", "test"):
         (files / f"{name}.csv").rename(files / f"sts-{name}.csv")
     paper, table = find_published("laes/table-i")
-    small_readouts = {"LAES-RES": {"units": (4,)}, "SIF": {"components": (1,)}}
+    small_readouts = {"LAES-RES": {"n_h": (4,)}, "SIF": {"components": (1,)}}
     rows = [
         row.model_copy(update={"settings": {**row.settings, **small_readouts[row.name]}})
         for row in table.rows

@@ -6,7 +6,7 @@ from sentune.errors import InvalidValue
 from sentune.readouts import Readout, grid_of
 from sentune.readouts.interpretation import ALPHA_1, INTERSECTION, REFERENCES
 
-UNITS = Readout(name="units", grid=(1, 2, 3), low=1, high=5000, integer=True)
+UNITS = Readout(name="n_h", grid=(1, 2, 3), low=1, high=5000, integer=True)
 
 
 @pytest.mark.parametrize(
@@ -44,5 +44,5 @@ def test_what_is_not_allowed_is_refused_with_the_fix(readout: Readout, text: str
 
 
 def test_an_empty_grid_means_found_exactly_and_is_not_the_own_one() -> None:
-    assert grid_of(UNITS, {"units": ()}) == ()
+    assert grid_of(UNITS, {"n_h": ()}) == ()
     assert grid_of(UNITS, {}) == (1, 2, 3)

@@ -79,7 +79,7 @@ def states() -> dict[str, tuple[StudySummary, str]]:
             state=TrialState.COMPLETE,
             settings={"form": form},
             metrics={OBJECTIVE: 0.7 + n / 10, f"{OBJECTIVE}_standard_error": 0.01},
-            readouts={"sts/units": 14},
+            readouts={"sts/n_h": 14},
             examples=100,
         )
         for n, form in enumerate(("res", "reco"))

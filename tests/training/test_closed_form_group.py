@@ -29,7 +29,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "laes, both ways": ("laes", {"form": "bres-cat", "max_length": 6}),
     "laes, svd": ("laes", {"form": "hid", "max_length": 6, "solver": "svd"}),
 }
-GRIDS = {"sif": ("components", (0, 1, 2, 3)), "laes": ("units", (2, 5, 9))}
+GRIDS = {"sif": ("components", (0, 1, 2, 3)), "laes": ("n_h", (2, 5, 9))}
 
 
 def words() -> WordTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,14 @@ import pytest
 
 from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue
-from sentune.training.closed_form_model import build_closed_form, load_fit, save_fit
+from sentune.training.closed_form_model import (
+    build_closed_form,
+    export_closed_form,
+    load_closed_form,
+    load_fit,
+    save_fit,
+)
+from sentune.training.model import READOUTS_FILE
 
 WORDS = tuple("abcdefghijklmnop")
 TEXTS = [" ".join(WORDS[i : i + 4]) for i in range(12)] + ["a c e", "b d f", "p a", "o b c"]
@@ -37,8 +45,26 @@ def test_a_loaded_fit_gives_the_same_embeddings(name: str, settings: dict, tmp_p
         np.testing.assert_array_equal(again.embed(TEXTS, value), model.embed(TEXTS, value))
 
 
+def test_a_model_folder_of_0_2_0_names_the_readout_of_laes_units(tmp_path: Path) -> None:
+    model = build_closed_form("laes", words(), {})
+    statistics = model.statistics()
+    statistics.add(TEXTS)
+    model.solve(statistics, 3)
+    (tmp_path / "fit").mkdir()
+    save_fit(model, tmp_path / "fit")
+    export_closed_form(
+        tmp_path / "fit", tmp_path / "model", words=words(), settings={},
+        readouts={"sts/units": 2}, objective="sts/pearson", card={},
+    )  # fmt: skip
+    file = tmp_path / "model" / READOUTS_FILE
+    assert json.loads(file.read_text()) == {"sts/n_h": 2, "n_h": 2}
+    file.write_text('{"sts/units": 2, "units": 2}')
+    loaded = load_closed_form(tmp_path / "model")
+    assert (loaded.value, loaded.readouts) == (2, {"sts/n_h": 2, "n_h": 2})
+
+
 def test_an_unknown_setting_is_named() -> None:
-    with pytest.raises(InvalidValue, match="units"):
-        build_closed_form("laes", words(), {"units": 3})
+    with pytest.raises(InvalidValue, match="n_h"):
+        build_closed_form("laes", words(), {"n_h": 3})
     with pytest.raises(InvalidValue, match="form"):
         build_closed_form("laes", words(), {"form": "best"})

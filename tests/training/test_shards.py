@@ -19,22 +19,28 @@ from sentune.training.group import Group
 from sentune.training.recipes import build, recipe_of
 from sentune.training.settings import split
 from sentune.training.step import Stepper, make_optimizer
+from tests.rounding import rounding
 
 SHARDS = 4
 CASES = [(16, None), (13, None), (16, 3), (3, None)]
 """Rows of a batch and the micro-batch."""
+WIDTH, INNER, LENGTH, TEMPERATURE = 16, 32, 32, 0.05
+# three similarities of each row, through attention (four maps, scores, means), an inner layer,
+# the pooler and the head
+ERROR = rounding(6 * WIDTH + LENGTH + 2 * INNER + 2 * WIDTH, 3 * 16 / TEMPERATURE)
 
 
 def gradient(folder: str, rows: int, micro: int | None, group: Group) -> torch.Tensor:
     """[P] of a step on a tiny encoder with dropout."""
     corpus = read("builtin:nli?size=24", Kind.TRIPLETS)
     texts = [text for column in corpus.table.itercolumns() for text in column.to_pylist()]
-    tiny = "builtin:tiny?layers=1&width=16&heads=2&inner=32&dropout=0.3"
+    tiny = f"builtin:tiny?layers=1&width={WIDTH}&heads=2&inner={INNER}&dropout=0.3"
     encoder = prepare(tiny, texts, Path(folder, "encoders"))
     kind = find("gumbel")
     given = {
         "dimension": 4,
         "precision": "float64",
+        "temperature": TEMPERATURE,
         "batch_size": rows,
         "micro_batch": micro or "none",
     }
@@ -42,7 +48,7 @@ def gradient(folder: str, rows: int, micro: int | None, group: Group) -> torch.T
     method = build(kind, own, settings, encoder, 1).train()
     backward = recipe_of(kind).backward(method, settings, group, encoder)
     stepper = Stepper(method, make_optimizer(method, settings), settings, group, backward)
-    source = SharedSource(tokenise(corpus, Encoder(encoder, 32), None))
+    source = SharedSource(tokenise(corpus, Encoder(encoder, LENGTH), None))
     columns = next(source.batches(rows, 0, 0)).columns
     stepper.step(columns, factor=1.0, seed=(5, 7))
     return torch.cat([p.grad.flatten() for p in method.parameters() if p.grad is not None])
@@ -69,7 +75,7 @@ def test_a_step_with_dropout_is_the_same_on_any_number_of_workers(
         assert (other - expected).abs().max() > 1e-3 * expected.abs().max(), "there is dropout"
         for rank in range(workers):
             found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)[place]
-            assert (found - expected).abs().max() < 1e-10 * expected.abs().max()
+            assert (found - expected).abs().max() < ERROR * expected.abs().max().clamp(min=1)
 
 
 @pytest.mark.parametrize(("rows", "workers"), [(16, 3), (5, 2), (3, 3), (64, 4), (9, 1)])

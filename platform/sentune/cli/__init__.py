@@ -56,6 +56,8 @@ def _summary(name: str) -> str:
 
 
 class Commands(LazyGroup):
+    """The commands of ``MODULES``, in their order."""
+
     def list_commands(self, ctx: Any) -> list[str]:
         return [*MODULES]
 

@@ -34,12 +34,12 @@ class EmbedderFunction:
         output = (params or {}).get("output", OUTPUTS[0])
         if output not in OUTPUTS:
             raise InvalidValue("output", output, f"choose one of {', '.join(OUTPUTS)}")
-        sentences = table["sentence"].tolist()
+        sentences: Any = table["sentence"].tolist()
         if output == "embeddings":
             return self.embedder.encode(sentences)
         if "other" not in table or table["other"].isna().any():
             raise InvalidValue("other", None, f"give a second sentence in each row for {output}")
-        others = table["other"].tolist()
+        others: Any = table["other"].tolist()
         if output == "similarity":
             return self.embedder.similarity(sentences, others)
         if output == "entails":

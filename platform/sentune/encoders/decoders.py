@@ -165,7 +165,7 @@ def load_decoder(path: str) -> Decoder:
         if stored:
             model, missing = read_weights(kind, path, config=config)
         else:
-            model, missing = kind.from_config(config), []
+            model, missing = kind.from_config(config), []  # type: ignore[no-untyped-call]
     except ValueError as error:
         fix = "name a decoder, an encoder-decoder, or a BERT"
         raise InvalidValue("--decoder", path, fix) from error

@@ -99,17 +99,37 @@ def fetched(name: str) -> Path:
     """Return the place of what a node has fetched, a file or folder named by its checksum.
 
     Where it is not there yet, what was not asked for in ``UNUSED_DAYS`` is deleted.
+
+    Raises:
+        CacheError: the folder of these files is another user's.
     """
     place, now = node_cache() / "fetched" / name, time.time()
-    if place.exists():
+    trusted = _made_private(place.parent)
+    if trusted and place.exists():
         if now - place.stat().st_mtime > DAY:
             os.utime(place)
         return place
     for other in place.parent.glob("*"):
         with suppress(FileNotFoundError):  # another process deletes it, too
-            if now - other.stat().st_mtime > UNUSED_DAYS * DAY:
+            if not trusted or now - other.stat().st_mtime > UNUSED_DAYS * DAY:
                 shutil.rmtree(other) if other.is_dir() else other.unlink()
     return place
+
+
+def _made_private(folder: Path) -> bool:
+    """Give a folder mode 0700; return whether no other user could write into it before.
+
+    Raises:
+        CacheError: it is another user's.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stat = folder.stat()
+    if stat.st_uid != os.geteuid():
+        why = f"it belongs to user {stat.st_uid}, not to user {os.geteuid()}"
+        raise CacheError(str(folder), why, "delete it, or set HOME to a folder of your own")
+    if stat.st_mode & 0o077:
+        folder.chmod(0o700)
+    return not stat.st_mode & 0o022
 
 
 def upload(folder: Path, uri: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from sentune.io.atomic import sync, sync_tree, writing
 from sentune.io.checksums import checksums, damage, document_checksum

@@ -1,4 +1,4 @@
-"""What a file in ``jobs/`` is made of: options, corpora, the study, the product, the report."""
+"""The parts of a file in ``jobs/``: options, corpora, the study, the product, the report."""
 
 from sentune.job.options import (
     ClosedFormOptions,

@@ -1,4 +1,4 @@
-"""What rules without a trained model reach on a study's corpora, and the model against them."""
+"""Metrics of rules without a trained model on a study's corpora, and the model against them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Average = Callable[[Sequence[str]], Tensor]
 
 @dataclass(frozen=True)
 class Baselines:
-    """What rules reach.
+    """Metrics of the rules.
 
     Attributes:
         values: ``task/rule`` -> fraction.

@@ -12,7 +12,7 @@ from sentune.study.space.space import SearchSpace
 
 @dataclass(frozen=True, kw_only=True)
 class JobDefinition:
-    """What a job's script hands to ``job.run``, which explains it."""
+    """Arguments that a job's script hands to ``job.run``, which explains them."""
 
     space: SearchSpace
     defaults: StudyOptions

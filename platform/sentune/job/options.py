@@ -73,7 +73,7 @@ Encoder = Annotated[str, Field(description="Hugging Face encoder by name or path
 
 
 class StudyOptions(BaseModel):
-    """What a user can ask of any job; the text under a field is the option's help."""
+    """Options of any job; the text under a field is the option's help."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -189,7 +189,7 @@ class StudyOptions(BaseModel):
 
 
 class TrainingOptions(StudyOptions):
-    """What a user can ask of any method that is trained by gradient."""
+    """Options of any method that is trained by gradient."""
 
     scheduler: SchedulerName = "asha"
     """which trials end at a rung"""
@@ -226,7 +226,7 @@ class TrainingOptions(StudyOptions):
 
 
 class JobOptions(TrainingOptions):
-    """What a user can ask of a method that embeds sentences and compares them."""
+    """Options of a method that embeds sentences and compares them."""
 
     corpus: str = "builtin:nli"
     """training corpus, FORMAT:PATH[?rows=A:B]"""
@@ -236,7 +236,7 @@ class JobOptions(TrainingOptions):
 
 
 class OperationOptions(TrainingOptions):
-    """What a user can ask of a method that decodes what operations make of embeddings."""
+    """Options of a method that decodes what operations make of embeddings."""
 
     corpus: tuple[str, ...] = ("builtin:operations",)
     """training corpus, FORMAT:PATH[?rows=A:B]; repeat it to mix several: mix_FORMAT is a setting
@@ -247,7 +247,7 @@ class OperationOptions(TrainingOptions):
 
 
 class WordOptions(TrainingOptions):
-    """What a user can ask of a method that is trained by gradient on fixed word vectors."""
+    """Options of a method that is trained by gradient on fixed word vectors."""
 
     corpus: str = "builtin:stories"
     """training corpus, FORMAT:PATH[?rows=A:B]"""
@@ -259,7 +259,7 @@ class WordOptions(TrainingOptions):
 
 
 class ClosedFormOptions(StudyOptions):
-    """What a user can ask of a method on word vectors, which is fitted in closed form."""
+    """Options of a method on word vectors, which is fitted in closed form."""
 
     corpus: str = ""
     """training corpus, FORMAT:PATH[?rows=A:B]"""

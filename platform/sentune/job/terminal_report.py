@@ -1,4 +1,4 @@
-"""What a job prints at its end: trials, cost, finalists, verdict, winner, test, where it all is."""
+"""Text of a job's end: trials, cost, finalists, verdict, winner, test, and their places."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class Ahead:
-    """What a study is going to run.
+    """Runs that a study is going to start.
 
     Attributes:
         trials: of the search.

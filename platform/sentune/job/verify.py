@@ -1,4 +1,4 @@
-"""What a study and its model were made of, checked from bytes alone.
+"""Checks of a study's inputs and its model, from bytes alone.
 
 Every link of the chain is a checksum that stands in the next one: the corpora's fingerprints, the
 manifests of the folders of tokens, and the ``progress.json`` of a checkpoint in the manifest of the
@@ -48,7 +48,7 @@ DAMAGE = (SentuneError, OSError, ValueError, LookupError, TypeError)
 
 
 class Outcome(StrEnum):
-    """What a check has found; what is not here is gone, or lies on another machine."""
+    """Result of a check; what is not here is gone, or lies on another machine."""
 
     HOLDS = "holds"
     BROKEN = "broken"

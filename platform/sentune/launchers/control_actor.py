@@ -51,7 +51,7 @@ ANSWER_SECONDS = 10.0
 
 
 class ControlSignal(StrEnum):
-    """What a trial is to do between two steps."""
+    """Order to a trial between two steps."""
 
     NONE = ""
     LEAVE = "leave"
@@ -225,12 +225,15 @@ class ControlClient:
         return workers
 
     def put(self, trial: str, examples: int, goes_on: bool) -> None:
+        """Set a trial's verdict at a milestone, in examples."""
         self.actor.put.remote(trial, examples, goes_on)
 
     def forget(self, trial: str) -> None:
+        """Drop all that the actor keeps for a trial."""
         self.actor.forget.remote(trial)
 
     def ask_to_leave(self) -> None:
+        """Ask all trials to leave before their next step."""
         self.actor.ask_to_leave.remote()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""How many workers an elastic group has: those that the cluster has room for.
+"""Size of an elastic group: as many workers as the cluster has room for.
 
 Ray Train has elastic groups of its own. In Ray 2.60 their resize kills the workers with all that
 they have done since the last checkpoint, machines that are being taken back count as room, and of

@@ -33,7 +33,7 @@ class OpaqueValue:
 
 @dataclass(kw_only=True)
 class Launch:
-    """How training runs are started; goes to every worker with the control actor's handle.
+    """Settings of each training run's start; workers get them with the control actor's handle.
 
     Attributes:
         program: what trains; picklable.

@@ -43,6 +43,7 @@ class ClusterStore:
         self._prefix = prefix.encode()
 
     def write(self, key: str, text: str) -> None:
+        """Store a text under a key, in place of an earlier one."""
         with self._asked():
             internal_kv._internal_kv_put(
                 self._prefix + key.encode(), text.encode(), namespace=_SPACE
@@ -60,6 +61,7 @@ class ClusterStore:
         }
 
     def remove(self, key: str) -> None:
+        """Delete a key, if it is there."""
         with self._asked():
             internal_kv._internal_kv_del(self._prefix + key.encode(), namespace=_SPACE)
 

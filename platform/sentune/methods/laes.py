@@ -78,7 +78,7 @@ class Laes(ClosedForm):
     name = "laes"
     title = "LAES"
     settings_type = LaesSettings
-    axis = Readout(name="units", grid=_SMALL, low=1, high=100_000, integer=True)
+    axis = Readout(name="n_h", grid=_SMALL, low=1, high=100_000, integer=True)
     """n_h, units of the linear autoencoder."""
     settings: LaesSettings
 
@@ -190,7 +190,7 @@ class Laes(ClosedForm):
         wrong = [value for value in values if not 1 <= value <= held]
         if wrong:
             fix = f"the fit holds 1 to {held}" if held else "fit the method first"
-            raise InvalidValue("units", wrong[0], fix)
+            raise InvalidValue("n_h", wrong[0], fix)
         most = max(values, default=0)
         return tuple(Units(A=u.A[:most], B=u.B[:most, :most]) for u in self._units)
 
@@ -243,7 +243,7 @@ class SentenceBatch:
         order = np.argsort(-rows.lengths, kind="stable")
         shares = np.repeat(1 / np.maximum(rows.lengths, 1), rows.lengths)
         shape = (len(rows), len(vectors))
-        means: Floats = csr_array((shares, rows.ids, rows.offsets), shape=shape) @ vectors
+        means = np.asarray(csr_array((shares, rows.ids, rows.offsets), shape=shape) @ vectors)
         first, lengths = rows.offsets[:-1][order], rows.lengths[order]
         return cls(vectors, rows.ids, first, lengths, order, means[order])
 

@@ -104,8 +104,8 @@ class Averages:
 
         def summed(weights: Floats, values: Floats) -> Floats:
             shape = (len(rows), len(used))
-            sums: Floats = csr_array((weights, place, rows.offsets), shape=shape) @ values
-            return sums
+            sums = csr_array((weights, place, rows.offsets), shape=shape)
+            return np.asarray(sums @ values)
 
         total = summed(self.weights[rows.ids], vectors)
         if self.settings.variant == "usif":

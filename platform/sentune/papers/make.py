@@ -197,7 +197,7 @@ def _of_table(found: pd.DataFrame, metric: str) -> float:
     """Return the figure of a metric in percent."""
     if metric not in found.index:
         raise Empty(f"the model has no {metric}")
-    value = found.loc[metric, "value"]
+    value: Any = found.loc[metric, "value"]
     if pd.isna(value):
         raise Empty(str(found.loc[metric, "reason"]))
     return 100 * float(value)
@@ -208,7 +208,7 @@ def _of_trial(result: StudyResult, metric: str, settings: dict[str, Any]) -> flo
     trials = result.trials
     for name, value in settings.items():
         trials = trials[trials[f"settings.{name}"] == value]
-    found = trials[f"metrics.{metric}"].dropna() if f"metrics.{metric}" in trials else []
+    found: Any = trials[f"metrics.{metric}"].dropna() if f"metrics.{metric}" in trials else []
     if not len(found):
         raise Empty("no trial has it")
     return 100 * float(max(found))

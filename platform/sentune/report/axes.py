@@ -28,7 +28,7 @@ class Axis:
     log: bool = False
 
     def position(self, value: Any) -> float | None:
-        """Where a value stands, from 0 to 1; None for one that is missing or no number."""
+        """Return a value's place, from 0 to 1; None for one that is missing or no number."""
         if self.choices:
             if value not in self.choices:
                 return None
@@ -74,7 +74,7 @@ def axes_of(summary: StudySummary) -> list[Axis]:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value is a number; a truth value is none."""
+    """Return whether a value is a number; a truth value is none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -28,7 +28,7 @@ SCORES = {
 
 
 def chapter(view: View) -> list[Block | None]:
-    """What the model makes of pairs of dev, and how it came to it; none without the exhibit.
+    """Return the model's decisions on pairs of dev and their parts; none without the exhibit.
 
     Raises:
         InvalidValue: the exhibit is damaged.
@@ -136,7 +136,7 @@ def _interpretations(found: Sequence[Mapping[str, Any]]) -> list[Block]:
 
 
 def _operations(view: View) -> list[Block]:
-    """What the model decoded when it was judged: the first items of each operation."""
+    """Return the sentences decoded when the model was judged: the first of each operation."""
     files = sorted(view.folder.rglob(EXAMPLES_FILE)) if view.folder is not None else []
     items: list[Any] = [item for file in files for item in read_exhibit(file)]
     if not items:

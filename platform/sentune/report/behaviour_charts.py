@@ -29,7 +29,7 @@ LOSS = "train/loss"
 
 
 def hits(entry: Mapping[str, Any]) -> list[bool]:
-    """Which pairs are decided rightly; what lies at the threshold is no entailment."""
+    """Return whether each pair is decided rightly; one at the threshold is no entailment."""
     gold = entry.get("positive") or [1] * len(entry["scores"])
     pairs = zip(entry["scores"], gold, strict=True)
     return [score is not None and (score > entry["threshold"]) == bool(p) for score, p in pairs]
@@ -54,7 +54,7 @@ def word_cell(value: Any) -> Cell:
 
 
 def scores(entry: Mapping[str, Any], name: str) -> Chart:
-    """How often each score occurs, by label, and the threshold."""
+    """Return the histogram of the scores, by label, and the threshold."""
     known = [(s, g) for s, g in zip(entry["scores"], groups(entry), strict=True) if s is not None]
     values = np.array([score for score, _ in known])
     log = entry["kind"] == "rte" and bool(np.median(values) < SMALL) and bool((values > 0).all())

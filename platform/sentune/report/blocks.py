@@ -1,4 +1,4 @@
-"""What a report consists of: sections of texts, facts, tables and figures."""
+"""Parts of a report: sections of texts, facts, tables and figures."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class StudyReport(NamedTuple):
 
     @property
     def interactive(self) -> bool:
-        """Whether a page of it needs plotly.js."""
+        """Return whether a page of it needs plotly.js."""
         return any(block.kind == "chart" for section in self.sections for block in section.blocks)
 
 

@@ -46,7 +46,7 @@ def comparison(view: View) -> list[Block]:
 
 
 def _is_of(view: View, figure: PublishedFigure) -> bool:
-    """Whether the study's winner has the method and all settings of a paper's row."""
+    """Return whether the study's winner has the method and all settings of a paper's row."""
     winner = view.winner or view.best
     if figure.row.method != view.summary.method or figure.row.options or winner is None:
         return False

@@ -1,4 +1,4 @@
-"""How a figure becomes SVG for a page and PNG for a folder, and a chart plotly's JSON.
+"""Drawing of figures as SVG for a page and PNG for a folder, of charts as plotly's JSON.
 
 Colours are fixed values, which style.css maps to the page's own, so that a drawing is readable on
 light and on dark paper.

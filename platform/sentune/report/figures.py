@@ -212,7 +212,7 @@ def parallel(view: View) -> Figure | None:
 
 
 def survival(view: View) -> Figure | None:
-    """How many trials reached each rung; None where trials were not compared on the way."""
+    """Return the number of trials at each rung; None where trials were not compared on the way."""
     if not view.rungs or not view.summary.trials:
         return None
     found = view.rung_counts

@@ -1,4 +1,4 @@
-"""Which settings moved the objective: permutation importance in a random forest."""
+"""Importance of settings for the objective: permutations in a random forest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FEWEST = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Importance:
-    """How much worse the forest predicts the objective when one setting is shuffled.
+    """Loss of the forest's prediction of the objective when one setting is shuffled.
 
     Attributes:
         shares: setting -> mean over shuffles, as a share of all (they add up to 1).

@@ -1,4 +1,4 @@
-"""What a study cost, and its lineage: corpora, code, packages, readings of the test corpora."""
+"""Cost of a study, and its lineage: corpora, code, packages, readings of the test corpora."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def costs(view: View) -> list[Block | None]:
 
 
 def _totals(view: View) -> Table:
-    """What was used beside what was allowed; an older study knows only its trials' sums."""
+    """Return used beside allowed resources; an older study knows only its trials' sums."""
     summary, plan = view.summary, view.summary.plan
     allowed: Mapping[str, Any] = plan.get("budget") or plan
     spent, finals = summary.spent, summary.finalists
@@ -68,7 +68,7 @@ def _saved(view: View) -> str:
 
 
 def lineage(view: View) -> list[Block]:
-    """Where the result came from."""
+    """Return the section on the result's origin."""
     summary, found = view.summary, view.summary.lineage
     heads = [*dict.fromkeys(name for read in summary.test_reads for name in read)]
     reads = [[_read(read.get(name)) for name in heads] for read in summary.test_reads]

@@ -41,7 +41,7 @@ class DataSet(_Strict):
 
 
 class Quick(_Strict):
-    """What makes a study of a paper a small one: nothing, unless it is said.
+    """Changes that make a study of a paper a small one: none, unless they are said.
 
     Options of its job, settings in place of the paper's, and the most rows of each data set that
     is judged on.
@@ -95,7 +95,7 @@ class PublishedColumn(_Strict):
 
     @property
     def parts(self) -> tuple[Measurement, ...]:
-        """What it is the mean of; itself where it is a single metric."""
+        """The metrics that it is the mean of; itself where it is a single metric."""
         return self.mean or (Measurement(data=self.data, metric=self.metric),)
 
 
@@ -146,12 +146,12 @@ class PublishedTable(_Strict):
 
     @property
     def is_grid(self) -> bool:
-        """Whether it goes over two settings of one method."""
+        """Return whether it goes over two settings of one method."""
         return any(column.settings for column in self.columns)
 
 
 class PlotLine(_Strict):
-    """What a study's winner reaches over a readout that is swept on it.
+    """Curve of a study's winner over a readout that is swept on it.
 
     Attributes:
         settings: of the study; those of readouts are their grids.
@@ -209,7 +209,7 @@ class PublishedFigure(NamedTuple):
 
     @property
     def parts(self) -> tuple[Measurement, ...]:
-        """What the column is the mean of, with the row's own metrics in their places."""
+        """The metrics that the column is the mean of, the row's own ones in their places."""
         own = self.row.metrics
         return tuple(
             part.model_copy(update={"metric": own.get(part.metric, part.metric)})
@@ -223,7 +223,7 @@ class PublishedFigure(NamedTuple):
 
     @property
     def trained(self) -> TrainedOn:
-        """What it was trained on."""
+        """The corpus that it was trained on."""
         return self.paper.trained[self.row.trained or self.column.trained or self.table.trained]
 
 

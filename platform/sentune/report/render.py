@@ -1,4 +1,4 @@
-"""How a report becomes one HTML page or Markdown, by the templates beside."""
+"""Rendering of a report as one HTML page or Markdown, by the templates beside."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ SIGNIFICANT = 0.05
 
 
 class RuleVerdict(NamedTuple):
-    """Whether a model beats the best rule; ``beaten`` None: within the error bar."""
+    """Verdict on a model against the best rule; ``beaten`` None: within the error bar."""
 
     text: str
     beaten: bool | None

@@ -77,7 +77,7 @@ def overview(view: View) -> list[Block | None]:
 
 
 def finding(view: View) -> str:
-    """What was found, in one sentence with its error."""
+    """Return the result in one sentence with its error."""
     summary, objective = view.summary, view.summary.objective
     winner, best = view.winner, view.best
     if winner is not None and objective in winner.metrics:
@@ -121,7 +121,7 @@ def _facts(view: View) -> dict[str, str]:
 
 
 def _figures(view: View) -> Table:
-    """What the winner reached, beside rules without a model."""
+    """Return the winner's metrics beside those of rules without a model."""
     rows = []
     for names, on_dev, on_test, without in view.metric_rows:
         name = names.partition(",")[0]
@@ -134,7 +134,7 @@ def _figures(view: View) -> Table:
 
 
 def _about(view: View) -> str:
-    """How often test was read, and what the table leaves out."""
+    """Return notes on the readings of test and on what the table leaves out."""
     summary = view.summary
     said = []
     times = len(summary.test_reads)

@@ -1,4 +1,4 @@
-"""What was swept on a frozen model, as figures: heat maps over the alphas, curves over numbers.
+"""Figures of sweeps on a frozen model: heat maps over the alphas, curves over numbers.
 
 A figure shows two readouts or one; the others stand at their best values.
 """
@@ -37,7 +37,7 @@ Curve = tuple[Sequence[float], Sequence[float]]
 
 
 class SweepTable(NamedTuple):
-    """What ``Sweep.to_table()`` has written; in ``best``, ``value`` is the metric."""
+    """Table of ``Sweep.to_table()``, read again; in ``best``, ``value`` is the metric."""
 
     metric: str
     axes: Mapping[str, Sequence[Any]]
@@ -59,7 +59,7 @@ class SweepTable(NamedTuple):
         return np.asarray(ordered[best])
 
     def fixed(self, *shown: str) -> str:
-        """What the readouts that are not shown stand at, in words."""
+        """Values of the readouts that are not shown, in words."""
         left = {name: at for name, at in self.best.items() if name not in (*shown, "value")}
         return " with " + ", ".join(f"{n} {setting(v)}" for n, v in left.items()) if left else ""
 

@@ -44,7 +44,7 @@ def trials(view: View) -> list[Block]:
 
 
 def search(view: View) -> list[Block | None]:
-    """When what was found, and how trials learned."""
+    """Return the course of the search and the trials' learning curves."""
     return [figures.history(view), figures.curves(view)]
 
 
@@ -67,7 +67,7 @@ def pareto(view: View) -> list[Block | None]:
 
 
 def settings(view: View) -> list[Block | None]:
-    """Which settings mattered: importance, and parallel coordinates; none where nothing varied."""
+    """Return the settings' importance and parallel coordinates; none where nothing varied."""
     if not view.varied:
         return []
     if (found := view.importance) is None:

@@ -86,7 +86,7 @@ class View:
 
     @cached_property
     def measured(self) -> dict[str, Spread]:
-        """What the study says of its winner on dev: over seeds, or of the best trial's one run."""
+        """The winner's metrics on dev: over seeds, or of the best trial's one run."""
         if self.winner is not None:
             return self.winner.metrics
         metrics = self.best.metrics if self.best is not None else {}
@@ -99,7 +99,7 @@ class View:
 
     @property
     def error_kind(self) -> str:
-        """What the ± of ``metric_rows`` is."""
+        """Kind of the ± of ``metric_rows``."""
         if self.winner is not None:
             return "± sd over seeds"
         pairs = any(name.endswith(ERROR) for name in self.measured)
@@ -147,7 +147,7 @@ class View:
 
     @property
     def against_rules(self) -> RuleVerdict | None:
-        """Whether the winner beats the best rule without a model, on test where that was read."""
+        """Return the verdict on the winner against the best rule, on test where that was read."""
         summary, objective = self.summary, self.summary.objective
         over = self.measured.get(objective)
         if over is None or summary.mode != "max" or summary.model is None:
@@ -175,7 +175,7 @@ class View:
 
     @cached_property
     def importance(self) -> Importance | None:
-        """Which settings moved the objective, where that can be said."""
+        """Return the settings' importance for the objective, where that can be said."""
         return importance(self.summary)
 
     @property
@@ -191,12 +191,12 @@ class View:
 
     @cached_property
     def rung_counts(self) -> dict[int, Counter[str]]:
-        """What became of the trials at each rung, and at the end."""
+        """Return the fates of the trials at each rung, and at the end."""
         return rung_counts(self.summary.trials, self.rungs, self.max_examples)
 
     @property
     def encoder(self) -> str:
-        """What the study started from: its encoder or its word vectors; empty if it is not said."""
+        """Return the study's encoder or word vectors; empty if that is not said."""
         summary = self.summary
         named = summary.lineage.get("encoder") or summary.plan.get("encoder")
         return str(named or summary.space.get("fixed", {}).get("vectors", ""))

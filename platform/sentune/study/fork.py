@@ -35,8 +35,8 @@ STEPS = ("rungs", "milestones")
 
 @dataclass(frozen=True, kw_only=True)
 class Forked:
-    """How many trials a new study has taken over from an old one, in this start or an earlier one,
-    and why others were left out, a sentence each."""
+    """Number of trials that a new study has taken over from an old one, in this start or an earlier
+    one, and the reasons why others were left out, a sentence each."""
 
     taken: int
     left: list[str]

@@ -1,4 +1,4 @@
-"""Which rungs stop trials: schedulers by name, which answer from the stored curves alone.
+"""Schedulers by name: they stop trials at rungs, from the stored curves alone.
 
 Optuna's own pruners keep state between asking and telling and gave another answer after a kill.
 """
@@ -19,7 +19,7 @@ Curves: TypeAlias = Mapping[int, Mapping[int, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Whether a trial ends at a rung, and why."""
+    """Decision whether a trial ends at a rung, with its reason."""
 
     stop: bool
     reason: str = ""

@@ -69,7 +69,7 @@ STATES = {
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOutcome:
-    """What a study found; a field with the name of one of ``StudySummary`` is that field.
+    """Result of a study; a field with the name of one of ``StudySummary`` is that field.
 
     Attributes:
         state: ``complete``, ``stopped`` (by a budget or on request, before the finals were

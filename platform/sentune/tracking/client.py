@@ -36,7 +36,7 @@ class Point(NamedTuple):
 
 
 class RunKey(NamedTuple):
-    """Which run of a study: the study itself, a trial, or a trial's repetition from a seed."""
+    """Key of a study's run: the study itself, a trial, or a trial's repetition from a seed."""
 
     trial: int | None = None
     seed: int | None = None
@@ -49,7 +49,7 @@ class RunKey(NamedTuple):
         return RunKey() if self.seed is None else RunKey(self.trial)
 
     def name(self, study: str) -> str:
-        """What the run is called on the screen."""
+        """The run's name on the screen."""
         if self.trial is None:
             return study
         trial = f"trial-{self.trial:04d}"

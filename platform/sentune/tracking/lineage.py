@@ -1,4 +1,4 @@
-"""Where a result came from: code, packages, platform and command."""
+"""Lineage of a result: code, packages, platform and command."""
 
 from __future__ import annotations
 

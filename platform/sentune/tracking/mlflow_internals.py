@@ -6,6 +6,7 @@ Written for MLflow 3.18, which has no public call that moves a store.
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 from mlflow.store.model_registry.dbmodels.models import SqlModelVersion
 from mlflow.store.tracking.dbmodels.models import SqlExperiment, SqlLoggedModel, SqlRun
@@ -27,7 +28,7 @@ def move_artifacts(tracking_uri: str, experiments: str, root: str) -> list[str]:
     It is one transaction. The places of experiments whose names begin with ``experiments`` are
     compared with ``root``; those that differ are returned.
     """
-    named = SqlExperiment.name.startswith(experiments, autoescape=True)
+    named: Any = SqlExperiment.name.startswith(experiments, autoescape=True)
     place = SqlExperiment.artifact_location
     engine = create_engine(tracking_uri, poolclass=NullPool)
     with closing(engine.connect()) as connection, connection.begin():

@@ -100,7 +100,10 @@ def _as_python_function(folder: Path, wrapped: Path) -> Path:
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 
-    columns = [ColSpec("string", "sentence"), ColSpec("string", "other", required=False)]
+    columns: list[Any] = [
+        ColSpec("string", "sentence"),
+        ColSpec("string", "other", required=False),
+    ]
     output = ParamSpec("output", "string", "embeddings")
     example = pd.DataFrame({"sentence": ["A poodle runs."], "other": ["A dog runs."]})
     packages = ("sentune", "torch", "transformers", "pandas")

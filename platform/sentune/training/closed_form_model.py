@@ -8,6 +8,7 @@ words/                                      vectors and probabilities of the wor
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -83,6 +84,7 @@ def export_closed_form(
     """
     model = load_fit(checkpoint, words)
     axis, task = model.axis.name, objective.rpartition("/")[0]
+    readouts = _renamed(readouts)
     shipped = {**readouts, axis: readouts[f"{task}/{axis}"]}
     with whole_folder(folder) as beside:
         for name in (FIT_FILE, DETAILS_FILE):
@@ -111,6 +113,11 @@ def load_closed_form(folder: Path) -> LoadedClosedForm:
     missing = [name for name in needed if not (folder / name).exists()]
     if missing:
         raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
-    readouts = json.loads((folder / READOUTS_FILE).read_text(encoding="utf-8"))
+    readouts = _renamed(json.loads((folder / READOUTS_FILE).read_text(encoding="utf-8")))
     method = load_fit(folder, load_whole(folder / WORDS))
     return LoadedClosedForm(method, int(readouts[method.axis.name]), settings, readouts)
+
+
+def _renamed(readouts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return readouts by today's names: until 0.2.0, LAES's ``n_h`` was ``units``."""
+    return {re.sub(r"(^|/)units$", r"\1n_h", name): value for name, value in readouts.items()}

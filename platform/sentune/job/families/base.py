@@ -1,4 +1,4 @@
-"""What a job asks of the family of its method: the corpora, the trials, the model."""
+"""Interface of a job to the family of its method: the corpora, the trials, the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster holds: now, and at the most that its cluster file allows."""
+"""The resources of a cluster: now, and at the most that its cluster file allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a cluster grows for a study: node type by node type, with hours and dollars.
+"""The forecast of a cluster's growth for a study: nodes, hours and dollars of each node type.
 
 A study has two stages, the search and the finals. Each asks for all of its workers at once, and its
 nodes are counted as up for the whole of it, though those of a search's last trials go earlier:

@@ -1,4 +1,4 @@
-"""Whether storage, disk, database and tracking server can serve a plan, before anything starts.
+"""Checks of storage, disk, database and tracking server for a plan, before anything starts.
 
 Storages, databases and servers may not answer for minutes; here each has a few seconds.
 """

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import ray
 import torch
 from ray.exceptions import AuthenticationError, GetTimeoutError, RayError
@@ -132,7 +132,7 @@ def job_server(address: str) -> list[Finding]:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyAddresses:
-    """Where a study keeps its files, trials and runs; None: not asked about."""
+    """Addresses of a study's files, trials and runs; None: not asked about."""
 
     storage: str | None = None
     optuna: str | None = None

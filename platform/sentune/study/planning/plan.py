@@ -22,7 +22,7 @@ the one that is being written."""
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What a short training run on this machine took.
+    """Times and bytes of a short training run on this machine.
 
     Attributes:
         start_seconds: until the first step: the method built, the corpus opened.
@@ -42,7 +42,7 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What a study is expected to cost, finals included.
+    """Expected cost of a study, finals included.
 
     Attributes:
         hours: of wall time with all trials at a time that the plan allows.
@@ -63,7 +63,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a study will ask for.
+    """Runs and resources that a study will ask for.
 
     Attributes:
         rungs: examples at which trials are compared.

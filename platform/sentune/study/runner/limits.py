@@ -1,4 +1,4 @@
-"""What ends a study early: a budget that is used up, a request to stop, too many failed trials."""
+"""Limits that end a study early: its budget, a request to stop, too many failed trials."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Alone:
 
 
 class Limits:
-    """What a study may use up, what it has used up, and why it ends.
+    """Budget of a study, what it has used up, and the reason of its end.
 
     Args:
         store: of the search.

@@ -1,4 +1,4 @@
-"""Which checkpoints stay on disk, over a whole study.
+"""Retention of checkpoints on disk, over a whole study.
 
 Checkpoints of trials that do not go on fill disks (ray#4381, ray#30506); a trial's results are in
 the store, so a stopped trial's weights are of no use.
@@ -44,7 +44,7 @@ MANY = 20
 
 
 class Stays(StrEnum):
-    """Which checkpoints of a run are kept."""
+    """Rule for the checkpoints of a run that are kept."""
 
     ALL = "all"
     BEST = "best"

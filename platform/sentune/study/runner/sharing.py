@@ -1,4 +1,4 @@
-"""How the studies on one cluster share it: by weight, each in the resource that it needs most.
+"""Shares of the studies on one cluster: by weight, each in the resource that it needs most.
 
 Dominant resource fairness (Ghodsi et al., NSDI 2011): the next run goes to the study whose share,
 divided by its weight, is the smallest, a share being that of the resource of which the study holds
@@ -41,7 +41,7 @@ CLAIMS = "claim/"
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a study would like to run at a time.
+    """Resources that a study would like to use at a time.
 
     Attributes:
         study: its name.
@@ -64,7 +64,7 @@ class Claim:
 
 
 class Sharing:
-    """How many runs at a time a study may have beside the others on its cluster.
+    """Limit on the runs at a time of a study beside the others on its cluster.
 
     Args:
         claim: of this study, for as many runs as it could ever use at a time.

@@ -64,7 +64,7 @@ class TrialRunner:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing more to run, for good or because the study was halted."""
+        """Return whether there is nothing more to run, for good or because the study was halted."""
         if self.live:
             return False
         return self.limits.halt is not None or (self.source.finished and not self._again)
@@ -224,7 +224,7 @@ class TrialRunner:
         self._again.append(candidate)
 
     def _goes_on(self, candidate: Candidate, crash: Report) -> bool:
-        """Whether a run whose process died is given out again."""
+        """Return whether a run whose process died is given out again."""
         half = crash.micro_batch or (crash.out_of_memory and halved(self.spec_of(candidate)))
         forgiven = self.store.get(candidate.number).user_attrs.get(RESTARTS, 0)
         if half:

@@ -1,4 +1,4 @@
-"""Where the next run comes from: orphans of a killed driver first, then new points or seeds.
+"""Source of the next run: orphans of a killed driver first, then new points or seeds.
 
 A trial is created in one write, with its settings and seed: a killed driver leaves all of it or
 nothing, and the next one starts an orphan again under its number.

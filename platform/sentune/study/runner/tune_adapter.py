@@ -104,7 +104,7 @@ class StudySearcher(_RunnerPart, Searcher):  # type: ignore[misc]  # nor here
 
     @property
     def has_room(self) -> bool:
-        """Whether fewer runs than that are at work."""
+        """Return whether fewer runs than that are at work."""
         return len(self.runner.live) < self.concurrent
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
@@ -143,7 +143,7 @@ class StudySearch(SearchGenerator):  # type: ignore[misc]  # nor here
         self._ask_again = 0.0
 
     def is_finished(self) -> bool:
-        """Whether there is nothing to run now beside what runs, or nothing at all any more."""
+        """Return whether there is nothing to run beside what runs, or nothing at all any more."""
         waits = time.monotonic() < self._ask_again and bool(self.searcher.runner.live)
         return waits or bool(super().is_finished())
 

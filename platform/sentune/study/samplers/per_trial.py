@@ -1,4 +1,4 @@
-"""How a trial's settings are drawn: as a whole, from what is stored and a seed of the trial's own.
+"""Samplers of a trial's settings as a whole, from the stored trials and a seed of its own.
 
 A sampler that lives as long as its driver draws other points after a restart, and one with a fixed
 seed draws its old points again. Here each trial has a fresh one of Optuna's samplers, seeded by

@@ -1,4 +1,4 @@
-"""What a study selects by: objectives, with a Pareto front of several, and constraints.
+"""Selection in a study: objectives, with a Pareto front of several, and constraints.
 
 A constraint bounds a metric: ``train/seconds<=600``, ``sts/spearman>=0.7``.
 """

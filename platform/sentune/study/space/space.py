@@ -1,4 +1,4 @@
-"""What a study searches: settings that training depends on, readouts, objective, known points."""
+"""Search spaces: settings that training depends on, readouts, objective, known points."""
 
 from __future__ import annotations
 

@@ -75,6 +75,7 @@ class Holder(Record):
 
     @property
     def gone(self) -> bool:
+        """Return whether its process is known to be dead."""
         return self.state is ProcessState.GONE
 
     def __str__(self) -> str:
@@ -230,7 +231,7 @@ class DriverLock:
 
     @property
     def lost(self) -> bool:
-        """Whether another start may drive the study; the lock is asked at most once a second."""
+        """Return whether another start may drive the study; asks the lock once a second at most."""
         if _awake() - self._asked >= ASKED_EVERY:
             self._ask(lambda: self.backend.holds(self.generation))
         return bool(self.lost_because)

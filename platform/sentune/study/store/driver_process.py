@@ -15,7 +15,7 @@ from typing import Any
 
 
 class ProcessState(StrEnum):
-    """What is known of a process on this machine."""
+    """State of a driver's process, as far as this machine knows it."""
 
     RUNNING = "running"
     SUSPENDED = "suspended"
@@ -74,10 +74,12 @@ class Driver:
         return ProcessState.SUSPENDED if letter in "Tt" else ProcessState.RUNNING
 
     def to_json(self) -> str:
+        """Return all fields as JSON, the same text for the same process."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Driver:
+        """Return the process that ``to_json`` wrote."""
         return cls(**json.loads(text))
 
     def __str__(self) -> str:
@@ -86,7 +88,7 @@ class Driver:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What lies beside a study's lock; only the holder writes it, except for the signal.
+    """The record beside a study's lock; only the holder writes it, except for the signal.
 
     Attributes:
         generation: number of the last start of the study; 0 before the first one.

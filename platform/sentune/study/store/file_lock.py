@@ -26,6 +26,7 @@ class FileLock:
         LOCKS.add(self)
 
     def close_in_child(self) -> None:
+        """Close the lock's handle in a forked child, which must not keep the lock."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

@@ -64,7 +64,7 @@ class JournalFile(BaseJournalBackend):
 
     @property
     def replaced(self) -> bool:
-        """Whether another file has taken the place of this one, by a compaction."""
+        """Return whether another file has taken the place of this one, by a compaction."""
         try:
             return not os.path.samestat(Path(self.path).stat(), os.fstat(self._fd))
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Where a study's trials are kept: Optuna's journal in its folder, or a database."""
+"""Storage of a study's trials: Optuna's journal in its folder, or a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which studies there are in a storage, and how each of them stands."""
+"""Index of the studies in a storage, with the state of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FINALS = "/finalists"
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlace:
-    """Where a study is kept.
+    """Addresses of a study's folder and trials.
 
     Attributes:
         folder: local path or URI of its own folder; empty where only its database is known.

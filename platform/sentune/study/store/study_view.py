@@ -100,11 +100,12 @@ class StudySnapshot:
 
     @property
     def alive(self) -> bool:
-        """Whether a process drives it."""
+        """Return whether a process drives it."""
         return self.state == "running"
 
     @property
     def objective(self) -> Objective:
+        """The first objective, which ranks the trials."""
         return self.objectives[0]
 
     @property
@@ -115,6 +116,7 @@ class StudySnapshot:
 
     @cached_property
     def trials(self) -> list[TrialRecord]:
+        """The records of all trials, those of other studies included."""
         return [run.record for run in self.runs]
 
     @cached_property
@@ -147,11 +149,12 @@ class StudySnapshot:
 
     @property
     def best(self) -> TrialRecord | None:
+        """The first of ``ranked``; None where no trial is complete."""
         return self.ranked[0] if self.ranked else None
 
     @cached_property
     def spent(self) -> Spent:
-        """What it has used up; trials of other studies were paid for there."""
+        """Resources that it has used up; trials of other studies were paid for there."""
         own = [trial for trial in self.trials if not trial.source]
         every = [*own, *(run.record for run in self.finals)]
         return Spent(
