@@ -112,7 +112,7 @@ def _asked(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Ray Data", f"{plan['data_cpus']:g} CPU stays free for it"
     yield "at a time", f"{plan['concurrent_now']} now, {plan['concurrent']} at full scale"
     if plan["note"]:
-        yield "note", plan["note"]
+        yield "first", plan["note"]
 
 
 def _cost(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
