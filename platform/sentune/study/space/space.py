@@ -26,7 +26,7 @@ from sentune.study.space.domains import (
     settled,
 )
 
-_KNOWN_POINTS = ("published", "starts", "grids", "tried", "suited")
+_KNOWN_POINTS = ("published", "starts", "grids", "tried", "suited", "history")
 
 ENCODERS = {
     "scratch": "an encoder from scratch",
@@ -68,6 +68,7 @@ class SearchSpace:
         tried: points to try before all others.
         suited: class of the encoder and examples of a trial that the first points suit; None: no
             start is tried, and the published point is as it is.
+        history: points to try after those of ``tried``, by the study that found them best.
     """
 
     method: str = ""
@@ -85,6 +86,7 @@ class SearchSpace:
     narrowed_names: frozenset[str] = frozenset()
     tried: tuple[Mapping[str, Value], ...] = ()
     suited: tuple[str, int] | None = None
+    history: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.mode not in ("max", "min"):
@@ -269,8 +271,8 @@ class SearchSpace:
         return replace(self, suited=(encoder, examples))
 
     def first_points(self) -> list[dict[str, Value]]:
-        """Return the points to try: those of ``with_points``, the start of the encoder's class and
-        the published one, as far as the space holds them, each once."""
+        """Return the points to try: those of ``with_points``, of earlier studies, the start of the
+        encoder's class and the published one, as far as the space holds them, each once."""
         points: list[dict[str, Value]] = []
         for point in (*map(self._nearest, self.tried), *(at for _, _, at in self._own_points())):
             if point and point not in points:
@@ -299,10 +301,11 @@ class SearchSpace:
         """Yield the name of a first point, its values, and what the space and the budget make of
         them."""
         encoder, examples = self.suited or ("", 0)
-        named = {"the published point": self.published}
+        named: dict[str, Mapping[str, Value]]
+        named = {f"the best of study {n}": point for n, point in self.history.items()}
         if encoder in self.starts:
-            start = {**self.published, **self.starts[encoder]}
-            named = {f"the start for {ENCODERS[encoder]}": start, **named}
+            named[f"the start for {ENCODERS[encoder]}"] = {**self.published, **self.starts[encoder]}
+        named["the published point"] = self.published
         for name, values in named.items():
             if values and self.settings:
                 yield name, values, self._nearest(self._stepped(values, examples))
