@@ -74,5 +74,5 @@ def _best(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the winner of a study's finals, else of its best trial."""
     if (winner := summary.get("winner")) is not None:
         return dict(summary["finalists"][winner]["settings"])
-    best = (trial for trial in summary.get("trials", ()) if trial["id"] == summary.get("best"))
-    return dict(next(best, {}).get("settings", {}))
+    best = [trial for trial in summary.get("trials", ()) if trial["id"] == summary.get("best")]
+    return dict(best[0]["settings"]) if best else {}

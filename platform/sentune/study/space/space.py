@@ -133,8 +133,7 @@ class SearchSpace:
         return replace(self, tried=(*self.tried, *map(self._whole, points)))
 
     def _whole(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        own = next((point for _, _, point in self._own_points() if point is not None), {})
-        known = {**self.published, **own, **values}
+        known = {**self.published, **self.prior, **values}
         point = self.draw(lambda name, _: known.get(name))
         for name, value in {**point, **values}.items():
             dimension, fix = self.settings.get(name), ""
@@ -278,6 +277,12 @@ class SearchSpace:
             if point and point not in points:
                 points.append(point)
         return points
+
+    @property
+    def prior(self) -> dict[str, Value]:
+        """The first point of the space's own, around which good settings are expected; empty where
+        it has none."""
+        return next((point for _, _, point in self._own_points() if point is not None), {})
 
     def first_note(self) -> str:
         """Return which points of its own the space tries first, and what is changed about them by
