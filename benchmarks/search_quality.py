@@ -28,7 +28,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -61,12 +61,14 @@ GRID = len(TABLE_3) * 3 * BUDGET
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """A way of searching."""
+    """A way of searching; ``prior``: the cell that is taken for a good one, which is not tried for
+    that alone."""
 
     name: str
     sampler: str
     scheduler: str
     told: Told = Told.OURS
+    prior: tuple[int, float] | None = None
 
 
 SEARCHES = (
@@ -82,6 +84,18 @@ SEARCHES = (
     Search(name="random at full budget", sampler="random", scheduler="none"),
     Search(name="TPE + Hyperband", sampler="tpe", scheduler="hyperband"),
     Search(name="TPE + median stopping", sampler="tpe", scheduler="median"),
+    Search(
+        name="PriorBand + ASHA, prior one cell off",
+        sampler="priorband",
+        scheduler="asha",
+        prior=(32, 3e-5),
+    ),
+    Search(
+        name="PriorBand + ASHA, prior the worst cell",
+        sampler="priorband",
+        scheduler="asha",
+        prior=(256, 1e-5),
+    ),
 )
 
 
@@ -95,10 +109,13 @@ def run(search: Search, seed: int, *, trials: int = 15, **shape: float) -> Outco
     scheduler = make_scheduler(
         search.scheduler, first_rung=BUDGET // 9, eta=3, max_examples=BUDGET, mode="max", keep=1
     )
-    store = open_simulated(SPACE, scheduler)
+    space = SPACE
+    if search.prior is not None:
+        space = replace(SPACE, published=dict(zip(SPACE.settings, search.prior, strict=True)))
+    store = open_simulated(space, scheduler)
     return simulate(
         store,
-        SearchSource(store, SPACE, trials=trials, seed=seed, sampler=search.sampler, first=False),
+        SearchSource(store, space, trials=trials, seed=seed, sampler=search.sampler, first=False),
         PowerLaw(final=final, budget=BUDGET, seed=seed, **shape),
         told=search.told,
     )

@@ -37,7 +37,7 @@ SPACE = SearchSpace(
     },
     # From scratch: a small encoder needs a larger learning rate, and direction more weight.
     starts={
-        "builtin:tiny": {
+        "scratch": {
             "batch_size": 64,
             "learning_rate": 2e-3,
             "dimension": 64,

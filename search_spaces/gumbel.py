@@ -49,7 +49,7 @@ SPACE = SearchSpace(
     },
     # From scratch: a small encoder needs a larger learning rate, and all of its tokens.
     starts={
-        "builtin:tiny": {
+        "scratch": {
             "batch_size": 64,
             "learning_rate": 1e-3,
             "pooling": "mean",

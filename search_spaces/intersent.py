@@ -38,7 +38,7 @@ SPACE = SearchSpace(
     # From scratch the decoder has to learn the language as well. With [CLS] it still ignored the
     # embedding after 30,000 examples of builtin:operations (fusion 54), with the mean it was at 99.
     starts={
-        "builtin:tiny": {
+        "scratch": {
             "batch_size": 64,
             "learning_rate": 1e-3,
             "decoder_learning_rate": 1e-3,

@@ -33,7 +33,7 @@ SPACE = SearchSpace(
     },
     # Small vectors and small texts.
     starts={
-        "builtin:ppmi": {"hidden_size": 128, "batch_size": 64, "learning_rate": 2e-3},
+        "scratch": {"hidden_size": 128, "batch_size": 64, "learning_rate": 2e-3},
     },
     grids={
         # Table 2: both decoders; the constraint is fixed by --set constraint=false.

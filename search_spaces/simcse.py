@@ -30,7 +30,7 @@ SPACE = SearchSpace(
     },
     # From scratch: a small encoder needs a larger learning rate.
     starts={
-        "builtin:tiny": {
+        "scratch": {
             "batch_size": 64,
             "learning_rate": 1e-3,
             "pooling": "mean",
@@ -82,7 +82,7 @@ PAIRS = SearchSpace(
         "pooling": "cls",
         "warmup": 0.05,
     },
-    starts={"builtin:tiny": {"batch_size": 64, "learning_rate": 1e-3, "pooling": "mean"}},
+    starts={"scratch": {"batch_size": 64, "learning_rate": 1e-3, "pooling": "mean"}},
 )
 
 DEFAULTS = JobOptions(study="simcse")

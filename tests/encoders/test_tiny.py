@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import BertConfig, DistilBertConfig, T5Config
 
 from sentune.encoders import load, load_tokenizer, prepare
+from sentune.encoders.prepare import encoder_class
 from sentune.errors import InvalidValue
 
 TEXTS = ["A poodle runs.", "No four-legged animal runs in the park!", "Poodles ran; dogs run."] * 4
@@ -91,3 +93,20 @@ def test_options_that_cannot_be_used(spec: str, fix: str, tmp_path: Path) -> Non
 def test_a_corpus_without_words(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="no words"):
         prepare("builtin:tiny", ["", " "], tmp_path)
+
+
+def test_the_class_of_an_encoder_is_told_by_its_config(tmp_path: Path) -> None:
+    configs = {
+        "small": BertConfig(hidden_size=384),
+        "base": DistilBertConfig(dim=768),
+        "bundle/encoder": T5Config(d_model=512),
+    }
+    for name, config in configs.items():
+        config.save_pretrained(tmp_path / name)
+    found = {name: encoder_class(name, str(tmp_path / name)) for name in ("small", "base")}
+    assert found == {"small": "small", "base": "base"}
+    assert encoder_class("t5", str(tmp_path / "bundle")) == "small"
+    assert encoder_class("builtin:tiny?width=1024", prepare("builtin:tiny", TEXTS, tmp_path)) == (
+        "scratch"
+    )
+    assert encoder_class("glove:file.txt", str(tmp_path)) == ""

@@ -27,6 +27,7 @@ SPACE = SearchSpace(
     settings={"learning_rate": Uniform(1e-4, 1e-2, log=True), "dimension": Choice(2, 4, 8)},
     fixed={"batch_size": 16, "max_length": 32},
     published={"learning_rate": 1e-3, "dimension": 4},
+    starts={"scratch": {"dimension": 2}},
 )
 QUIET = Console(file=io.StringIO())
 
@@ -49,7 +50,9 @@ def test_a_job_that_trains(tmp_path: Path) -> None:
     )
     job, text = make_job(options, SPACE), io.StringIO()
     show_plan(job, options, Console(file=text, width=100), seconds=600)
-    for shown in ("CPU hours", "probe of 10 steps of batch 16", "a checkpoint"):
+    assert job.space.first_points()[0]["dimension"] == 2
+    first = "the start for an encoder from scratch; then the published point"
+    for shown in (first, "CPU hours", "probe of 10 steps of batch 16", "a checkpoint"):
         assert shown in text.getvalue()
     assert [path.name for path in tmp_path.iterdir()] == [".cache"]
 

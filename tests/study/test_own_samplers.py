@@ -142,7 +142,7 @@ def test_an_entry_point_is_a_sampler_of_its_name(
     assert parse({"sampler": "mutate"}, JobOptions()).sampler == "mutate"
     by_name = make_sampler("mutate", SPACE, trials=4, seed=3).draw([], 0, ())
     assert by_name == make_sampler("mutation:Mutation", SPACE, trials=4, seed=3).draw([], 0, ())
-    with pytest.raises(InvalidValue, match="nsga2, mutate, grid:NAME"):
+    with pytest.raises(InvalidValue, match="priorband, mutate, grid:NAME"):
         parse({"sampler": "mutates"}, JobOptions())
 
 

@@ -27,7 +27,7 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import key
 
 
-@pytest.mark.parametrize("name", ["tpe", "random", "qmc", "gp"])
+@pytest.mark.parametrize("name", ["tpe", "random", "qmc", "gp", "priorband"])
 def test_a_restarted_driver_draws_the_points_that_it_would_have_drawn(tmp_path: Path, name: str):
     for folder, restarts in (("whole", (8,)), ("restarted", (1, 2, 6, 8))):
         (tmp_path / folder).mkdir()

@@ -116,40 +116,63 @@ def test_a_fixed_number_stays_a_number():
 
 def test_the_published_point_comes_first_and_what_changed_is_said():
     assert SPACE.first_points() == [SPACE.published]
-    assert SPACE.published_note() == ""
+    assert SPACE.first_note() == ""
     left = SPACE.narrow({"batch_size": "16,32", "learning_rate": "1e-4..1e-3"})
     point = {"batch_size": 32, "learning_rate": 1e-4, "layers": 3, "pooling": "cls"}
     assert left.first_points() == [point]
-    assert "batch_size 64 -> 32" in left.published_note()
-    assert "learning_rate 5e-05 -> 0.0001" in left.published_note()
+    assert "batch_size 64 -> 32" in left.first_note()
+    assert "learning_rate 5e-05 -> 0.0001" in left.first_note()
     fixed = SPACE.narrow({"batch_size": "16"})
     assert "batch_size" not in fixed.first_points()[0]
-    assert "batch_size 64 -> 16" in fixed.published_note()
+    assert "batch_size 64 -> 16" in fixed.first_note()
 
 
 def test_where_nothing_is_near_the_published_point_is_not_tried():
     other = SearchSpace(method="toy", objective="a/b", settings={"pooling": Choice("max", "mean")},
                         published={"pooling": "cls"})  # fmt: skip
     assert other.first_points() == []
-    assert "pooling" in other.published_note()
+    assert "pooling" in other.first_note()
 
 
-def test_starts_come_after_the_published_point_and_only_for_their_encoder():
-    space = replace(
-        SPACE, starts={"builtin:tiny": {"learning_rate": 1e-3}, "big": {"batch_size": 16}}
-    )
-    suiting = space.for_encoder("builtin:tiny?layers=3")
-    assert suiting.first_points() == [SPACE.published, {**SPACE.published, "learning_rate": 1e-3}]
-    assert space.for_encoder("other").first_points() == [SPACE.published]
-    assert suiting.identity() == SPACE.identity()
+def test_the_start_of_an_encoders_class_comes_before_the_published_point():
+    space = replace(SPACE, starts={"scratch": {"learning_rate": 1e-3}, "small": {"layers": 1}})
+    suited = space.for_trials("scratch", 100 * 64)
+    assert suited.first_points() == [{**SPACE.published, "learning_rate": 1e-3}, SPACE.published]
+    assert suited.first_note() == "the start for an encoder from scratch; then the published point"
+    assert suited.identity() == SPACE.identity()
+    assert SearchSpace.from_dict(suited.to_dict()) == suited
+    for other in (space, space.for_trials("base", 6400), space.for_trials("", 6400)):
+        assert other.first_points() == [SPACE.published]
+        assert other.first_note() == ""
 
 
 def test_a_start_that_a_narrowed_space_makes_equal_is_not_tried_twice():
-    space = replace(SPACE, starts={"": {"batch_size": 16}}).narrow({"batch_size": "32"})
-    assert len(space.first_points()) == 1
+    space = replace(SPACE, starts={"small": {"batch_size": 16}}).narrow({"batch_size": "32"})
+    assert len(space.for_trials("small", 10_000).first_points()) == 1
 
 
-def test_points_to_try_come_before_the_published_one_and_are_as_it_where_they_say_nothing():
+@given(examples=st.integers(1, 100_000))
+def test_the_published_point_has_a_hundred_steps_or_the_smallest_batch(examples):
+    (point,) = SPACE.for_trials("base", examples).first_points()
+    batch, published = point["batch_size"], SPACE.published["batch_size"]
+    assert examples / batch >= 100 or batch == 16
+    larger = [size for size in (16, 32, 64) if size > batch]
+    assert all(examples / size < 100 for size in larger), "no smaller than it has to be"
+    assert point["learning_rate"] == pytest.approx(5e-5 * (batch / published) ** 0.5)
+    assert point["layers"] == SPACE.published["layers"]
+
+
+def test_the_plan_says_what_the_budget_changed():
+    space = SPACE.for_trials("small", 3_000)
+    assert space.first_note() == (
+        "the published point, changed: batch_size 64 -> 16, learning_rate 5e-05 -> 2.5e-05"
+    )
+    fixed = SPACE.narrow({"batch_size": "64"}).for_trials("small", 3_000)
+    assert fixed.first_points()[0]["learning_rate"] == 5e-5, "a batch of the user's is kept"
+    assert fixed.first_note() == ""
+
+
+def test_points_to_try_come_before_the_first_one_and_are_as_it_where_they_say_nothing():
     point = SPACE.parse_point("batch_size=16, learning_rate=1e-4,pooling=mean")
     assert point == {"batch_size": 16, "learning_rate": 1e-4, "pooling": "mean"}
     space = SPACE.with_points([point, {"layers": 9}])
@@ -161,6 +184,12 @@ def test_points_to_try_come_before_the_published_one_and_are_as_it_where_they_sa
     assert space.identity() == SPACE.identity(), "they do not change what is searched"
     assert SearchSpace.from_dict(space.to_dict()).first_points() == space.first_points()
     assert SPACE.with_points([SPACE.published]).first_points() == [SPACE.published]
+    started = replace(SPACE, starts={"small": {"layers": 9}}).for_trials("small", 10_000)
+    assert started.with_points([point]).first_points()[0] == {
+        **SPACE.published,
+        **point,
+        "layers": 9,
+    }
 
 
 @pytest.mark.parametrize(
@@ -193,7 +222,7 @@ def test_a_point_is_checked_against_the_space_that_is_left():
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space.method)
 def test_the_papers_spaces_hold_their_own_points_and_grids(space):
     assert space.first_points()[0].items() <= space.published.items()
-    assert space.published_note() == ""
+    assert space.first_note() == ""
     assert space.live <= space.settings.keys()
     for name in space.grids:
         assert space.on_grid(name).size == len(list(space.on_grid(name).points()))

@@ -31,13 +31,16 @@ from tokenizers import (
     processors,
     trainers,
 )
-from transformers import BartConfig, BertConfig, PreTrainedTokenizerFast
+from transformers import AutoConfig, BartConfig, BertConfig, PreTrainedTokenizerFast
 
 from sentune.errors import DamagedFile, InvalidValue
 from sentune.io.folders import cached_folder
 
 # nothing executable and no pickles: configs, tokenizers and safetensors
 _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+BASE_WIDTH = 768
+"""Of the hidden states of bert-base and roberta-base."""
+
 _FIX = "bring it back from a copy, or from where it was downloaded"
 
 
@@ -84,6 +87,27 @@ def _folder(kind: type[TinyOptions], spec: str, texts: Iterable[str], cache: Pat
     for file in (*folder.glob("*.json"), *folder.glob("*.safetensors")):
         _check_readable(file)
     return folder
+
+
+def encoder_class(spec: str, folder: str) -> str:
+    """Return the class of an encoder by which its first settings are chosen.
+
+    Args:
+        spec: of the encoder, or of word vectors.
+        folder: that ``prepare`` or ``bundle`` made of it.
+
+    Returns:
+        ``scratch``: built in; ``small``: pretrained, narrower than ``BASE_WIDTH``; ``base``:
+        pretrained; empty for word vectors of a file.
+    """
+    if spec.startswith("builtin:"):
+        return "scratch"
+    places = Path(folder), Path(folder, "encoder")
+    found = next((place for place in places if (place / "config.json").is_file()), None)
+    if found is None:
+        return ""
+    width = AutoConfig.from_pretrained(found, local_files_only=True).hidden_size
+    return "small" if width < BASE_WIDTH else "base"
 
 
 def _check_readable(file: Path) -> None:

@@ -111,6 +111,8 @@ class StudyOptions(BaseModel):
     """key=value,key=value: settings of a first trial; repeat it for several"""
     warm_start: tuple[str, ...] = ()
     """study of this storage whose trials the sampler learns from"""
+    no_history: bool = False
+    """do not try the best settings of earlier studies of the method in this storage"""
     fork: StudyName | None = None
     """go on as a new study of this name that knows the old one's trials"""
     max_trials: Count | None = None

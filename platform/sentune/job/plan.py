@@ -16,6 +16,7 @@ from sentune.credentials import without_credentials
 from sentune.errors import DamagedFile, PlanError, TrialFailed
 from sentune.formatting import clock, counted
 from sentune.job.families.base import JobFamily
+from sentune.job.history import take_history
 from sentune.job.options import StudyOptions
 from sentune.study.planning.capacity import available
 from sentune.study.planning.checks import check_services, tracking_silence
@@ -69,6 +70,7 @@ def show_plan(
     """
     with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():
         job.prepare(console)
+        take_history(job)
         plan = checked_plan(job, options, console, dry=True)
     try:
         cost = estimate(plan, job.config, job.probe(seconds))
@@ -112,7 +114,7 @@ def _asked(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Ray Data", f"{plan['data_cpus']:g} CPU stays free for it"
     yield "at a time", f"{plan['concurrent_now']} now, {plan['concurrent']} at full scale"
     if plan["note"]:
-        yield "note", plan["note"]
+        yield "first", plan["note"]
 
 
 def _cost(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -107,6 +107,7 @@ def _study(
     """
     from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
     from sentune.job.corpora import check_measured, print_corpora, print_overlap
+    from sentune.job.history import take_history
     from sentune.job.plan import checked_plan
     from sentune.job.product import check_test, publish
     from sentune.job.progress import Display
@@ -124,7 +125,7 @@ def _study(
         test = check_test(job)
         print_corpora(job.corpora(), console)
         print_overlap(job.sources, job.dev, test, console)
-        config = job.config
+        config, history = job.config, take_history(job)
         summary = start_summary(job, options, forked_from)
         cluster = preparing.pop_all()
     with cluster, connected(), contextlib.ExitStack() as later:
@@ -142,7 +143,7 @@ def _study(
         )
         if damage := mend_summary(config.folder):
             print_line(console, f"warning: {damage}", "yellow")
-        describe(config, options, space, forked_from, lock.generation)
+        describe(config, options, space, forked_from, lock.generation, history)
         plan = study.plan.to_dict()
         limits = {name: most for name, most in asdict(config.budget).items() if most is not None}
         full = {**plan, "eta": config.eta, "budget": limits}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,18 +55,20 @@ def describe(
     space: SearchSpace,
     forked_from: str | None,
     generation: int = 0,
+    history: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Write ``study.json``, from which ``sentune study resume`` starts the study again.
 
     The generation is that of the start, which its checkpoints have too, whatever becomes of the
-    record beside the driver's lock. Credentials are left out: the environment of the next start
-    has them.
+    record beside the driver's lock. The history is that of ``take_history``. Credentials are left
+    out: the environment of the next start has them.
     """
     content: dict[str, Any] = {
         "job": type(options).__name__,
         "options": without_credentials(options.model_dump(mode="json")),
         "space": space.to_dict(),
         "forked_from": forked_from,
+        "history": without_credentials(dict(history or {})),
         "folder": str(Path.cwd()),
         "command": without_credentials(sys.argv),
         "generation": generation,

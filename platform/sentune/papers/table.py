@@ -200,7 +200,7 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     return PaperStudy(
         name=f"{_slug(label)[:50]}-{digest.hexdigest()[:8]}",
         method=row.method,
-        options=options,
+        options={**options, "no_history": True},
         differs=tuple(differs),
     )
 

@@ -10,5 +10,5 @@ LauncherName = Literal["auto", "inline", "train"]
 SCHEDULERS: tuple[str, ...] = get_args(SchedulerName)
 LAUNCHERS: tuple[str, ...] = get_args(LauncherName)
 
-SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes", "nsga2")
+SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes", "nsga2", "priorband")
 """Names that ``--sampler`` takes; ``grid:NAME`` is a paper's own grid."""

@@ -16,6 +16,7 @@ from sentune.corpora.stream import hand_out
 from sentune.corpora.tokens import META, TokenFolder
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
+from sentune.encoders.prepare import encoder_class
 from sentune.errors import InvalidValue
 from sentune.job.corpora import STORED, numbered, read_evaluation
 from sentune.job.families.base import Card, JobFamily
@@ -70,7 +71,6 @@ class TrainedFamily(JobFamily):
             return value
 
         left = space.narrow(options.narrowing, known, method.readouts, typed)
-        left = left.for_encoder(options.pretrained)
         split(_without_weights(left.fixed), method)
         if "max_length" in left.settings:
             fix = "fix one length: a corpus is tokenised once for all trials"
@@ -104,6 +104,8 @@ class TrainedFamily(JobFamily):
         self.dev = read_evaluation(self.options.dev or builtin, self.prefer)
         self.inputs = self.read(self.maker(self.training.max_length))
         self.folder = self.inputs.folder
+        kind = encoder_class(self.options.pretrained, self.folder)
+        self.space = self.space.for_trials(kind, self.config.max_examples)
         if self.inputs.note:
             print_line(console, self.inputs.note)
         self.check_batch(sum(tokens.num_rows for tokens in self.inputs.tokens))

@@ -77,7 +77,7 @@ class Plan:
         data_cpus: CPUs that stay free for Ray Data.
         concurrent: trials at a time.
         concurrent_now: of these, how many the machines that are up can hold.
-        note: what had to be changed about the published first point.
+        note: which points come first, and what had to be changed about them.
     """
 
     study: str
@@ -167,7 +167,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         data_cpus=config.data_cpus,
         concurrent=concurrent,
         concurrent_now=min(concurrent, now),
-        note=space.published_note() if config.sampler.partition(":")[0] != "grid" else "",
+        note=space.first_note() if config.sampler.partition(":")[0] != "grid" else "",
     )
 
 

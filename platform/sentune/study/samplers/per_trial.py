@@ -14,12 +14,17 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import optuna
-from optuna.distributions import IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.study.samplers.study_adapter import ShownTrial, distribution, lines_of, shown
+from sentune.study.samplers.study_adapter import (
+    ShownTrial,
+    as_numbers,
+    distribution,
+    lines_of,
+    shown,
+)
 from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import DIRECTIONS, TWIN, key
@@ -87,10 +92,9 @@ class PerTrial:
     notes: bool = False
 
     def __post_init__(self) -> None:
-        settings = self.space.settings
-        self._lines = lines_of(settings)
-        self._axes = {name: distribution(dimension) for name, dimension in settings.items()}
-        self._axes |= {n: IntDistribution(0, len(line) - 1) for n, line in self._lines.items()}
+        self._lines = lines_of(self.space.settings)
+        shown_as = as_numbers(self.space.settings)
+        self._axes = {name: distribution(dimension) for name, dimension in shown_as.items()}
         self._ended: dict[int, ShownTrial] = {}
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # it tells of every in-memory study
 

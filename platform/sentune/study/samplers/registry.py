@@ -14,7 +14,14 @@ from sentune.code import result_code
 from sentune.errors import InvalidValue
 from sentune.study import SAMPLERS
 from sentune.study.samplers.per_trial import GridOrder, PerTrial, Sampler, Sobol, View
-from sentune.study.samplers.study_adapter import as_finished, lines_of, newest_and_best
+from sentune.study.samplers.priorband import PriorBand
+from sentune.study.samplers.study_adapter import (
+    as_finished,
+    as_numbers,
+    as_shown,
+    lines_of,
+    newest_and_best,
+)
 from sentune.study.space.domains import Choice
 from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import SearchSpace
@@ -45,8 +52,8 @@ def make_sampler(
     constraints they are as good as without.
 
     Args:
-        name: ``tpe``, ``random``, ``grid``, ``grid:NAME``, ``qmc``, ``gp``, ``cmaes`` or ``nsga2``;
-            or that of a user's own, ``MODULE:CLASS``.
+        name: ``tpe``, ``random``, ``grid``, ``grid:NAME``, ``qmc``, ``gp``, ``cmaes``, ``nsga2`` or
+            ``priorband``; or that of a user's own, ``MODULE:CLASS``.
         space: what is searched; for ``grid:NAME`` the space that ``on_grid`` made.
         trials: planned trials, a quarter of which are drawn at random first (4 to 10).
         modes: ``max`` or ``min`` of each objective; empty: one objective, as the space has it.
@@ -72,6 +79,7 @@ def make_sampler(
         return GridOrder(space)
     if kind == "qmc":
         return Sobol(space, seed)
+    settings, centre = as_numbers(space.settings), as_shown(space.prior, lines_of(space.settings))
     startup = min(max(trials // 4, STARTUP[0]), STARTUP[1])
     makers: dict[str, Callable[[int, int], optunas.BaseSampler]] = {
         "random": lambda drawn, _: optunas.RandomSampler(seed=drawn),
@@ -91,12 +99,17 @@ def make_sampler(
         "cmaes": lambda drawn, _: optunas.CmaEsSampler(
             seed=drawn, n_startup_trials=startup, warn_independent_sampling=False
         ),
+        "priorband": lambda drawn, _: PriorBand(
+            drawn, settings, centre, maximise=modes[0] != "min"
+        ),
         "nsga2": lambda drawn, _: optunas.NSGAIISampler(
             seed=drawn, population_size=min(max(trials // 5, 4), 50)
         ),
     }
     view: View = partial(as_finished, modes=modes, constrained=kind != "cmaes")
-    if kind == "tpe":
+    if kind == "priorband":  # ranks trials at their rungs
+        view = list
+    elif kind == "tpe":
         view = partial(newest_and_best, modes=modes)
     return PerTrial(
         make=makers[kind],
@@ -121,6 +134,10 @@ def _check(
         fix = f"it draws conditional settings ({conditional}) at random; give tpe"
     elif kind == "gp" and trials > GP_TRIALS:
         fix = f"its cost grows with the cube of the trials; give tpe, or --trials {GP_TRIALS}"
+    elif kind == "priorband" and not space.prior:
+        fix = "the space has no start and no published point to draw around; give tpe"
+    elif kind == "priorband" and (len(modes) > 1 or constraints):
+        fix = "it knows one objective and no constraints; give tpe"
     elif kind == "nsga2" and conditional:
         fix = f"it mutates settings that every trial has ({conditional}); give tpe"
     elif kind == "cmaes":

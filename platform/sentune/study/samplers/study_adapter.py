@@ -27,7 +27,7 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.study.space.domains import Choice, Dimension, Uniform, Value, is_number
+from sentune.study.space.domains import Choice, Dimension, Integer, Uniform, Value, is_number
 from sentune.study.store.trial_codec import MEMORY
 
 Lines: TypeAlias = Mapping[str, tuple[Value, ...]]
@@ -64,6 +64,17 @@ def lines_of(settings: Mapping[str, Dimension]) -> Lines:
     return found
 
 
+def as_numbers(settings: Mapping[str, Dimension]) -> dict[str, Dimension]:
+    """Return the dimensions as samplers see them, of an ordered choice its places."""
+    lines = lines_of(settings)
+    return {n: Integer(0, len(lines[n]) - 1) if n in lines else d for n, d in settings.items()}
+
+
+def as_shown(point: Mapping[str, Value], lines: Lines) -> dict[str, Value]:
+    """Return a point as samplers see it, with places for ordered choices."""
+    return {n: lines[n].index(value) if n in lines else value for n, value in point.items()}
+
+
 class ShownTrial(FrozenTrial):
     """A trial of the in-memory study of one draw.
 
@@ -82,11 +93,9 @@ def shown(trial: FrozenTrial, lines: Lines) -> ShownTrial:
     """Return the trial with places for ordered choices and with what its sampler noted on it."""
     found = ShownTrial.__new__(ShownTrial)
     found.__dict__.update(trial.__dict__)
-    found.params, found.distributions = dict(trial.params), dict(trial.distributions)
-    for name, values in lines.items():
-        if name in found.params:
-            found.params[name] = values.index(found.params[name])
-            found.distributions[name] = IntDistribution(0, len(values) - 1)
+    found.params, found.distributions = as_shown(trial.params, lines), dict(trial.distributions)
+    for name in lines.keys() & found.params.keys():
+        found.distributions[name] = IntDistribution(0, len(lines[name]) - 1)
     found.user_attrs = {}
     found.system_attrs = {**trial.system_attrs, **trial.user_attrs.get(SAMPLER, {})}
     found.violation = sum(by for by in trial.constraints.values() if by > 0)

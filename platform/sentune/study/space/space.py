@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -26,7 +26,17 @@ from sentune.study.space.domains import (
     settled,
 )
 
-_KNOWN_POINTS = ("published", "starts", "grids", "tried")
+_KNOWN_POINTS = ("published", "starts", "grids", "tried", "suited", "history")
+
+ENCODERS = {
+    "scratch": "an encoder from scratch",
+    "small": "a small pretrained encoder",
+    "base": "a pretrained encoder of base size",
+}
+"""Classes of encoders, of which a space may have a start each."""
+
+STEPS = 100
+"""Fewest steps of a trial at a first point, where the budget and the space's batch sizes allow."""
 
 ReadoutGrid: TypeAlias = Grid | Mapping[str, Mapping[str, Grid]]
 
@@ -48,14 +58,17 @@ class SearchSpace:
             value -> values; none: found exactly. One that is missing has the method's own grid.
         searched_readouts: readouts that are drawn like settings (``--search-readouts``).
         mode: whether more (``max``) or less (``min``) of the objective is better.
-        published: the paper's own best values, the first trial where the space still holds them.
-        starts: more points to try first, by the encoder that they suit (``builtin:tiny``); what
-            they leave out is as published.
+        published: the paper's own best values, tried first where the space still holds them.
+        starts: a point to try before, by the class of encoder that it suits (``ENCODERS``); what
+            it leaves out is as published.
         grids: the paper's own grids by name, setting -> values.
         live: settings that may change while a model is trained; population-based training does.
         fixed: settings with one value.
         narrowed_names: settings that a user has narrowed; a named grid keeps to them.
         tried: points to try before all others.
+        suited: class of the encoder and examples of a trial that the first points suit; None: no
+            start is tried, and the published point is as it is.
+        history: points to try after those of ``tried``, by the study that found them best.
     """
 
     method: str = ""
@@ -72,6 +85,8 @@ class SearchSpace:
     fixed: Mapping[str, Value] = field(default_factory=dict)
     narrowed_names: frozenset[str] = frozenset()
     tried: tuple[Mapping[str, Value], ...] = ()
+    suited: tuple[str, int] | None = None
+    history: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.mode not in ("max", "min"):
@@ -109,7 +124,7 @@ class SearchSpace:
         return point
 
     def with_points(self, points: Sequence[Mapping[str, Value]]) -> SearchSpace:
-        """Return the space with points to try before the published one, which fills their gaps.
+        """Return the space with points to try before its own first one, which fills their gaps.
 
         Raises:
             InvalidValue: a setting that is unknown, not active or missing, or a value that the
@@ -118,7 +133,7 @@ class SearchSpace:
         return replace(self, tried=(*self.tried, *map(self._whole, points)))
 
     def _whole(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        known = {**self.published, **values}
+        known = {**self.published, **self.prior, **values}
         point = self.draw(lambda name, _: known.get(name))
         for name, value in {**point, **values}.items():
             dimension, fix = self.settings.get(name), ""
@@ -245,40 +260,78 @@ class SearchSpace:
                         found[name] = by_value[settings[setting]]
         return found
 
-    def for_encoder(self, encoder: str) -> SearchSpace:
-        """Return the space with the starts that suit an encoder."""
-        suiting = {name: point for name, point in self.starts.items() if encoder.startswith(name)}
-        return replace(self, starts=suiting)
+    def for_trials(self, encoder: str, examples: int) -> SearchSpace:
+        """Return the space whose first points suit an encoder and a trial's budget.
+
+        Args:
+            encoder: its class, of ``ENCODERS``; another text: none of them.
+            examples: of a full trial.
+        """
+        return replace(self, suited=(encoder, examples))
 
     def first_points(self) -> list[dict[str, Value]]:
-        """Return the points to try, the published one and the starts, as far as the space holds
-        them, each once."""
-        if not self.settings:
-            return []
-        known = [self.published, *({**self.published, **start} for start in self.starts.values())]
+        """Return the points to try: those of ``with_points``, of earlier studies, the start of the
+        encoder's class and the published one, as far as the space holds them, each once."""
         points: list[dict[str, Value]] = []
-        for values in (*self.tried, *known):
-            point = self._nearest(values)
-            if point is not None and point not in points:
+        for point in (*map(self._nearest, self.tried), *(at for _, _, at in self._own_points())):
+            if point and point not in points:
                 points.append(point)
         return points
 
-    def published_note(self) -> str:
-        """Return what a narrowed space changes about the published point; empty if nothing."""
-        published = self.published
-        if not published or not self.settings:
-            return ""
-        point = self._nearest(published)
-        if point is None:
-            own = self.settings.items()
-            names = ", ".join(n for n, d in own if not d.contains(published.get(n)))
-            return f"the published point is not tried: the space does not hold its {names}"
-        changed = [
-            f"{name} {published[name]} -> {value}"
-            for name, value in {**point, **self.fixed}.items()
-            if name in published and published[name] != value
-        ]
-        return f"the published point, changed: {', '.join(changed)}" if changed else ""
+    @property
+    def prior(self) -> dict[str, Value]:
+        """The first point of the space's own, around which good settings are expected; empty where
+        it has none."""
+        return next((point for _, _, point in self._own_points() if point is not None), {})
+
+    def first_note(self) -> str:
+        """Return which points of its own the space tries first, and what is changed about them by
+        its narrowing or a trial's budget; empty for the published one as it is."""
+        said = []
+        for name, values, point in self._own_points():
+            if point is None:
+                own = self.settings.items()
+                lacks = ", ".join(n for n, d in own if not d.contains(values.get(n)))
+                said.append(f"{name} is not tried: the space does not hold its {lacks}")
+                continue
+            changed = [
+                f"{setting} {_shown(values[setting])} -> {_shown(value)}"
+                for setting, value in {**point, **self.fixed}.items()
+                if setting in values and values[setting] != value
+            ]
+            said.append(f"{name}, changed: {', '.join(changed)}" if changed else name)
+        return "" if said == ["the published point"] else "; then ".join(said)
+
+    def _own_points(self) -> Iterator[tuple[str, Mapping[str, Value], dict[str, Value] | None]]:
+        """Yield the name of a first point, its values, and what the space and the budget make of
+        them."""
+        encoder, examples = self.suited or ("", 0)
+        named: dict[str, Mapping[str, Value]]
+        named = {f"the best of study {n}": point for n, point in self.history.items()}
+        if encoder in self.starts:
+            named[f"the start for {ENCODERS[encoder]}"] = {**self.published, **self.starts[encoder]}
+        named["the published point"] = self.published
+        for name, values in named.items():
+            if values and self.settings:
+                yield name, values, self._nearest(self._stepped(values, examples))
+
+    def _stepped(self, values: Mapping[str, Value], examples: int) -> Mapping[str, Value]:
+        """Return a point with the largest batch that gives a trial of so many examples ``STEPS``
+        steps, at most its own; learning rates shrink with the root of the batch.
+
+        The root keeps the noise of a step with Adam (Malladi et al. 2022, "On the SDEs and Scaling
+        Rules for Adaptive Gradient Algorithms").
+        """
+        size, sizes = values.get("batch_size"), self.settings.get("batch_size")
+        if not examples or not isinstance(sizes, Choice) or not is_number(size):
+            return values
+        smaller = sorted(own for own in sizes.values if is_number(own) and own < size)
+        if examples / size >= STEPS or not smaller:
+            return values
+        batch = max((own for own in smaller if examples / own >= STEPS), default=smaller[0])
+        rates = {n: v for n, v in values.items() if n.endswith("learning_rate") and is_number(v)}
+        scaled = {name: rate * (batch / size) ** 0.5 for name, rate in rates.items()}
+        return {**values, **scaled, "batch_size": batch}
 
     def _nearest(self, values: Mapping[str, Value]) -> dict[str, Value] | None:
         """Return a known point with numbers moved into the space; None where a setting has no value
@@ -368,6 +421,10 @@ class SearchSpace:
     def identity(self) -> dict[str, Any]:
         """Return what two studies must share to be one; points to try first do not belong to it."""
         return {name: at for name, at in self.to_dict().items() if name not in _KNOWN_POINTS}
+
+
+def _shown(value: Value) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _number(name: str, text: str) -> float:
