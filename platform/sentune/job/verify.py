@@ -187,11 +187,11 @@ def _checkpoints(folder: str, study: StudySnapshot) -> Iterator[Check]:
 
 
 def _other_run(
-    identity: Mapping[str, Any], settings: Mapping[str, Any], world: Mapping[str, Any]
+    identity: Mapping[str, Any], settings: Mapping[str, Any], fingerprint: Mapping[str, Any]
 ) -> str:
     """Return in what a checkpoint's identity differs from the store; earlier ones have none."""
     parts = [part for part in ("corpora", "encoder", "words", "code") if part in identity]
-    was = {**{part: document_checksum(world.get(part)) for part in parts}, SETTINGS: settings}
+    was = {**{part: document_checksum(fingerprint.get(part)) for part in parts}, SETTINGS: settings}
     told = {**identity.get(SETTINGS, {}), **identity.get(LIVE, {})}
     now = {**{part: identity[part] for part in parts}, SETTINGS: told}
     found = next(differences(json.loads(json.dumps(was)), now), "") if identity else ""
