@@ -51,7 +51,7 @@ def check_tasks(options: StudyOptions) -> None:
 
 
 def check_measured(job: JobFamily) -> None:
-    """Check that the development corpora of a prepared job pose the tasks that it is judged by.
+    """Check that the development corpora of a job pose the tasks that it is judged by.
 
     Raises:
         InvalidValue: an objective or a constraint is of a task that none of them poses; says
