@@ -179,7 +179,9 @@ def _study(
             look,
             varied=tuple(job.space.settings),
             beats=lambda: study.stalls.beats,
-            time_left=TimeLeft.of_plan(config, job.space, plan),
+            time_left=TimeLeft.of_plan(
+                config, job.space, plan, sum(corpus.table.num_rows for corpus in job.dev)
+            ),
         )
         study.watchers += (display.refresh, tracker.notify)
         with display.shown():
