@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,16 @@ import pyarrow as pa
 import pytest
 
 import sentune
-from search_spaces import definitions
+from search_spaces import definitions, find_job
 from sentune.corpora.formats import kinds_of, read
 from sentune.corpora.schema import Kind
 from sentune.corpora.tables import specs_of
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, SentuneError
+from sentune.job.command import FAILED, Ended
+from sentune.job.options import StudyOptions, parse
 from sentune.report.rules import RuleVerdict
 from sentune.report.view import View
+from sentune.study.space import SearchSpace
 
 sys.path.insert(0, str(Path(__file__).parent / "study"))
 from study_folders import OBJECTIVE, make_study
@@ -146,6 +151,55 @@ def test_wrong_arguments_are_refused_before_anything_starts(tmp_path: Path) -> N
     with pytest.raises(InvalidValue, match="learning_rate"):
         sentune.tune("gumbel", set={"learning_rate": "fast"}, storage=str(tmp_path))
     assert not [*tmp_path.iterdir()]
+
+
+def test_quick_sets_what_the_flag_of_the_command_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[StudyOptions] = []
+
+    def run(options: StudyOptions, space: SearchSpace) -> None:
+        asked.append(options)
+        raise Ended(FAILED, "enough")
+
+    monkeypatch.setattr(import_module("sentune.job.run"), "tune", run)
+    for given in ({"quick": True}, {"quick": True, "trials": 5}, {"quick": False}):
+        with pytest.raises(SentuneError, match="enough"):
+            sentune.tune("intersent", storage=str(tmp_path), **given)
+    quick, five, plain = asked
+    assert (quick.study, quick.trials, quick.finalists) == ("intersent-quick", 2, 0)
+    assert (five.study, five.trials) == ("intersent-quick", 5)
+    assert plain == parse({"storage": str(tmp_path)}, find_job("intersent").defaults)
+    with pytest.raises(InvalidValue, match="quick: True"):
+        sentune.tune("gumbel", quick=True)
+
+
+INTERRUPTED = """
+import sys, sentune
+study = sentune.tune(
+    "simcse", "builtin:nli?size=600", dev="builtin:nli?split=dev&size=60", study="s", trials=2,
+    encoder="builtin:tiny?layers=1&width=16", set={"batch_size": 32}, max_examples=6000,
+    validate_every=600, finalists=0, concurrent=1, scheduler="none", storage=sys.argv[1],
+)
+print("the study is", study.state, study.trials["examples"].tolist())
+"""
+
+
+@pytest.mark.cluster
+def test_an_interrupted_tune_returns_and_the_same_call_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as first:
+        assert first.stdout is not None
+        said = ""
+        for line in first.stdout:
+            if "trial 0 at 600 examples" in line:
+                first.send_signal(signal.SIGINT)
+            said += line
+    assert "the study is interrupted" in said
+    assert first.returncode == 0
+    again = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert "the study is complete [6000, 6000]" in again.stdout, again.stdout + again.stderr
+    assert "trial 0 at 600 examples" not in again.stdout
 
 
 def test_every_method_has_a_job_of_its_name() -> None:

@@ -73,6 +73,10 @@ def test_what_is_no_method_is_refused() -> None:
         sentune.method(int)  # type: ignore[type-var]
     with pytest.raises(InvalidValue, match=r"no_such:Class.*cannot be imported here.*PYTHONPATH"):
         user_code.find("no_such:Class")
+    there = r"copy user_0a\.py from ~/\.cache/sentune/code .*sentune/code/user_0a\.py"
+    for refuse in (user_code.find, user_code.check_named):
+        with pytest.raises(InvalidValue, match=there):
+            refuse("user_0a:Class")
     with pytest.raises(InvalidValue, match="top of a module"):
         user_code.address_of(Nothing)
 

@@ -89,8 +89,10 @@ def tune(
 
     job = find_job(_name_of(method), space)
     space = job.space
-    _check_known(options, known=type(job.defaults).model_fields)
+    flags = ("quick",) if job.quick is not None else ()
+    _check_known(options, known=(*type(job.defaults).model_fields, *flags))
     chosen = {**options, "set": _set(set or {})}
+    quick = dict(job.quick or {}) if chosen.pop("quick", False) else {}
     if isinstance(chosen.get("sampler"), type):
         chosen["sampler"] = address_of(chosen["sampler"])
     storage = str(options.get("storage") or job.defaults.storage)
@@ -99,7 +101,7 @@ def tune(
             found = _specs_of(data, role, f"{storage}/.cache/data")
             single = role == "corpus" and isinstance(job.defaults.corpus, str)
             chosen[role] = found[0] if single and len(found) == 1 else found
-    asked: StudyOptions = parse(chosen, job.defaults)
+    asked: StudyOptions = parse(chosen, parse(quick, job.defaults))
     try:
         run_job(asked, space)
     except Ended as end:

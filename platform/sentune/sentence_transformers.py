@@ -1,7 +1,7 @@
 """A model folder as the one module of a ``SentenceTransformer``.
 
-The folders of methods whose embeddings are no plain pooled vectors (GumbelCSE, GaussCSE, a user's
-own) name this module in ``modules.json``. sentence-transformers imports it with
+The folders of methods whose embeddings are no plain pooled vectors (all but SimCSE's and
+InterSent's) name this module in ``modules.json``. sentence-transformers imports it with
 ``trust_remote_code=True`` alone, and refuses the folder without; it never takes the encoder for
 the whole.
 """
@@ -28,8 +28,8 @@ class EmbedderModule(InputModule):  # type: ignore[misc]
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         super().__init__()
         self.embedder, self._folder = embedder, folder
-        self.method = embedder.method
-        self.max_seq_length = embedder.max_length
+        self.method = getattr(embedder, "method", None)  # of a closed form there is no module
+        self.max_seq_length = getattr(embedder, "max_length", None)
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **others: Any) -> EmbedderModule:
@@ -51,9 +51,10 @@ class EmbedderModule(InputModule):  # type: ignore[misc]
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Put ``sentence_embedding`` beside the texts."""
-        found = self.embedder.encode(features["texts"])
-        device = next(self.method.parameters()).device
-        return {**features, "sentence_embedding": torch.as_tensor(found, device=device)}
+        if self.method is not None:  # where the whole has been moved to
+            self.embedder.device = next(self.method.parameters()).device
+        found = self.embedder.embed(features["texts"], show_progress=False)
+        return {**features, "sentence_embedding": found}
 
     def get_embedding_dimension(self) -> int:
         """Return D, the numbers of a packed embedding."""

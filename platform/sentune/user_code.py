@@ -57,8 +57,9 @@ def find(address: str, option: str = "class") -> type[Any]:
     try:
         kind = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        fix = f"it cannot be imported here ({error}); put its file on PYTHONPATH"
-        raise InvalidValue(option, address, fix) from None
+        fix = _copy(module) or "put its file on PYTHONPATH"
+        why = f"it cannot be imported here ({error}); {fix}"
+        raise InvalidValue(option, address, why) from None
     if not isinstance(kind, type):
         raise InvalidValue(option, address, f"it is a {type(kind).__name__}, no class")
     _ship(module)
@@ -77,8 +78,8 @@ def check_named(address: str) -> None:
     module = address.partition(":")[0]
     own = module.startswith("user_") and (_folder() / f"{module}.py").is_file()
     if not (own or module in sys.modules or module in os.environ.get(MODULES, "").split(",")):
-        fix = f"it is a class of one's own; import {module} first, or set {MODULES}={module}"
-        raise InvalidValue("method", address, fix)
+        fix = _copy(module) or f"import {module} first, or set {MODULES}={module}"
+        raise InvalidValue("method", address, f"it is a class of one's own; {fix}")
 
 
 def installed(group: str) -> Mapping[str, metadata.EntryPoint]:
@@ -106,6 +107,16 @@ def _folder() -> Path:
     """Return the folder of written classes, which a later process of this user finds again."""
     cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache_home) / "sentune" / "code"
+
+
+def _copy(module: str) -> str:
+    """Return how to bring a notebook's class here; empty for other modules."""
+    file = f"{module}.py"
+    return (
+        f"copy {file} from ~/.cache/sentune/code where the notebook ran to {_folder() / file}"
+        if module.startswith("user_")
+        else ""
+    )
 
 
 def _written(kind: type[Any]) -> str:

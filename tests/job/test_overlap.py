@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from sentune.cli import app
 from sentune.corpora.overlap import same_rows, shared_rows
+from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.errors import InvalidValue
 from sentune.job.corpora import print_overlap, refuse_equal_corpora
@@ -53,12 +54,15 @@ def test_rows_are_shared_by_their_sentences(kind: Kind, rows: list, shared: int)
     assert (found.rows, found.of, found.compared) == (shared, 4, len(rows))
 
 
-def test_many_rows_are_looked_at_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sentune.corpora.overlap.MOST_ROWS", 5)
-    train = corpus(Kind.SENTENCES, *[(f"sentence {n}",) for n in range(8)])
-    judged = corpus(Kind.SENTENCES, ("sentence 4",), ("sentence 5",))
-    found = shared_rows(judged, Kind.SENTENCES, train.table.to_batches(max_chunksize=3))
-    assert (found.rows, found.compared) == (1, 5)
+def test_all_rows_are_compared_part_by_part(tmp_path: Path) -> None:
+    """More rows than were looked at before, 300,000; those that are shared stand at both ends."""
+    (tmp_path / "train.txt").write_text("".join(f"sentence {n}\n" for n in range(310_000)))
+    train = prepared(f"text:{tmp_path}/train.txt", Kind.SENTENCES, tmp_path / "cache")
+    ends = [("sentence 0",), ("sentence 309999",), ("sentence 310000",)]
+    judged = corpus(Kind.SENTENCES, *ends)
+    assert len(train.cached) > 1
+    found = shared_rows(judged, Kind.SENTENCES, train.cached)
+    assert (found.rows, found.of, found.compared) == (2, 3, 310_000)
 
 
 @pytest.fixture
@@ -124,15 +128,15 @@ def test_a_task_before_a_corpus_hides_nothing() -> None:
 def test_shared_rows_are_counted_for_each_corpus_that_is_judged_on() -> None:
     train = corpus(Kind.TRIPLETS, ("a cat sits", "an animal sits", "a cat runs"))
     prepared = SimpleNamespace(
-        spec="snli:train", kind=Kind.TRIPLETS, batches=lambda: iter(train.table.to_batches())
+        spec="snli:train", kind=Kind.TRIPLETS, cached=train.table.to_batches()
     )
     rows = [("a cat sits", "a cat purrs", "neutral", None), ("a", "b", "neutral", None)]
     test = corpus(Kind.LABELLED_PAIRS, *rows)
     text = io.StringIO()
     print_overlap({"corpus": prepared}, (PAIRS,), [test], Console(file=text, width=200))
     assert text.getvalue().splitlines() == [
-        "warning: dev: 2 of 4 rows stand in snli:train, too (1 of its rows were compared)",
-        "warning: test: 1 of 2 rows stand in snli:dev, too (4 of its rows were compared)",
+        "warning: dev: 2 of 4 rows stand in snli:train, too (1 row)",
+        "warning: test: 1 of 2 rows stand in snli:dev, too (4 rows)",
     ]
 
 

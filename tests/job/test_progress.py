@@ -204,7 +204,7 @@ def test_a_log_that_was_quiet_for_a_while_gets_a_line_on_all_that_is_at_work(log
         "trial 1 validating 3/12, 300 of 900 examples, loss 0.5; "
         "trial 2 waiting for MLflow; "
         "trial 3 starting; "
-        "trial 0, seed 1 saving, 900 of 900 examples (0 of 4 trials done)"
+        "trial 0, seed 1 saving, 900 of 900 examples (0 of 4 trials done; about 0:32 left)"
     ]
     scene.store(trial(0, TrialState.RUNNING, 0.8, 100), {100: 0.8})  # another line
     scene.now += QUIET_SECONDS - 1

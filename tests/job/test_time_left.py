@@ -60,16 +60,32 @@ def told(
 
 
 def test_training_validation_and_starts_are_measured_apart() -> None:
-    costs = measured([run(0), run(1, process=1.0)], [], {}, AHEAD)
+    costs = measured([run(0), run(1, process=1.0)], [], {}, AHEAD, {})
     assert costs is not None
     assert costs.example == pytest.approx(1 / 20)
     assert costs.validation == pytest.approx(4.0)
     assert (costs.process, costs.start) == (pytest.approx(5.0), pytest.approx(1.0))
 
 
-def test_nothing_is_told_before_a_validation() -> None:
+def test_before_a_validation_its_rows_are_taken_to_cost_what_examples_do() -> None:
+    first, ahead = run(0, upto=0, ended=False), replace(AHEAD, trials=1, judged=40)
     beat = Beat(phase="training", examples=50, rate=20.0)
-    assert told(run(0, upto=0, ended=False), beats={"0000": beat}) is None
+    left = 250 / 20 + 2 * 40 / 20
+    assert told(first, ahead=ahead, beats={"0000": beat}) == pytest.approx(left)
+    few = replace(beat, examples=20)  # the first steps tell little
+    assert told(first, ahead=ahead, beats={"0000": few}) is None
+    assert told(first, ahead=ahead) is None
+
+
+def test_the_start_of_the_next_trials_process_is_known_once_one_trains() -> None:
+    now = 0.0
+    ahead = replace(AHEAD, trials=3, concurrent=2, reused=False)
+    left, first = TimeLeft(ahead=ahead, clock=lambda: now), run(0, upto=0, ended=False)
+    left.look(study(first), {"0000": Beat()})
+    assert left.seconds is None
+    now = 9.0  # for two and a half seconds of which it has trained
+    left.look(study(first), {"0000": Beat(phase="training", examples=50, rate=20.0)})
+    assert left.seconds == pytest.approx(250 / 20 + (9 - 2.5) + 300 / 20)
 
 
 def test_a_run_at_work_still_needs_what_is_ahead_of_it() -> None:

@@ -57,17 +57,6 @@ def test_comes_back_as_it_was(method: str, pooling: str, encoder: str, tmp_path:
     assert not loaded.training
 
 
-def test_simcse_loads_in_sentence_transformers(encoder: str, tmp_path: Path) -> None:
-    peer = pytest.importorskip("sentence_transformers")
-    for pooling in ("cls", "mean"):
-        folder = tmp_path / pooling
-        made = saved("simcse", encoder, folder, pooling=pooling)
-        theirs = peer.SentenceTransformer(str(folder), device="cpu").encode(SENTENCES)
-        ours = torch.nn.functional.normalize(embed(made, load_tokenizer(encoder)), dim=1)
-        np.testing.assert_allclose((theirs * ours.numpy()).sum(1), 1.0, atol=1e-5)
-        np.testing.assert_allclose(theirs @ theirs.T, ours @ ours.T, atol=1e-5)
-
-
 @pytest.mark.parametrize("method", ["gumbel", "gauss"])
 def test_boxes_and_gaussians_load_in_sentence_transformers(
     method: str, encoder: str, tmp_path: Path

@@ -5,22 +5,23 @@ from __future__ import annotations
 import filecmp
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sentune.corpora.formats.open import SENTENCE_COLUMNS, parsed_spec
 from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
+from sentune.corpora.tokens import Spread
+from sentune.io.cached_file import CachedFile
 from sentune.io.object_store import files_at, is_local
 
 Hashes = npt.NDArray[np.uint64]
-
-MOST_ROWS = 300_000
-"""Rows of a corpus that are looked at, which takes about a second; NLI's 275,601 triplets fit."""
 
 MOST_BYTES = 256 << 20
 """Files up to this size are compared by content, where their sizes are equal."""
@@ -55,7 +56,7 @@ class SharedRows:
 
     Attributes:
         of: rows of the corpus.
-        compared: rows of the other one that were looked at.
+        compared: rows of the other one.
     """
 
     rows: int
@@ -63,27 +64,46 @@ class SharedRows:
     compared: int
 
 
-def shared_rows(judged: Corpus, kind: Kind, batches: Iterable[pa.RecordBatch]) -> SharedRows:
+def shared_rows(
+    judged: Corpus,
+    kind: Kind,
+    parts: Iterable[CachedFile | pa.RecordBatch],
+    *,
+    spread: Spread = map,
+) -> SharedRows:
     """Count the rows of a corpus whose sentences stand together in another one, too.
 
     Labels and scores do not count. Of a corpus of single sentences, all sentences of a row have to
-    be there, together or not. Of the other corpus at most ``MOST_ROWS`` are read.
+    be there, together or not. Held are 64 bits for each row of ``judged``, and one part.
+
+    Args:
+        kind: of the other corpus.
+        parts: of the other corpus, its shards or batches of rows.
+        spread: as ``tokenise_batches`` takes it.
     """
     single = len(SENTENCE_COLUMNS.get(kind, (0, 1))) == 1
     texts = _columns(judged.table, judged.kind)
-    wanted = texts if single else [_together(texts[:2])]
-    there = [np.zeros(judged.table.num_rows, dtype=bool) for _ in wanted]
-    compared = 0
-    for batch in batches:
-        table = pa.Table.from_batches([batch.slice(0, MOST_ROWS - compared)])
-        compared += table.num_rows
-        known = np.concatenate(list(_keys(table, kind)))
-        for found, column in zip(there, wanted, strict=True):
-            found |= np.isin(column, known)
-        if compared == MOST_ROWS:
-            break
-    rows = np.logical_and.reduce(there)
-    return SharedRows(rows=int(rows.sum()), of=len(rows), compared=compared)
+    columns = texts if single else [_together(texts[:2])]
+    wanted = np.unique(np.concatenate(columns))
+    there, compared = np.zeros(len(wanted), dtype=bool), 0
+    for rows, places in spread(partial(_found, kind, wanted), parts):
+        there[places] = True
+        compared += rows
+    shared = np.logical_and.reduce([there[np.searchsorted(wanted, column)] for column in columns])
+    return SharedRows(rows=int(shared.sum()), of=len(shared), compared=compared)
+
+
+def _found(
+    kind: Kind, wanted: Hashes, part: CachedFile | pa.RecordBatch
+) -> tuple[int, npt.NDArray[np.intp]]:
+    """Return the rows of a part, and the places of their keys among sorted ones."""
+    if isinstance(part, CachedFile):
+        table = pq.read_table(part.here(), schema=SCHEMAS[kind])
+    else:
+        table = pa.Table.from_batches([part])
+    keys = np.concatenate(list(_keys(table, kind)))
+    places = np.searchsorted(wanted, keys).clip(max=len(wanted) - 1)
+    return table.num_rows, np.unique(places[wanted[places] == keys])
 
 
 def _keys(table: pa.Table, kind: Kind) -> Iterator[Hashes]:

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import parse_qsl
 
 from huggingface_hub import snapshot_download
@@ -56,18 +56,21 @@ def prepare(spec: str, texts: Iterable[str], cache: Path) -> str:
         InvalidValue: no such folder, no such name, or the hub cannot be reached.
         DamagedFile: a file of the folder cannot be read.
     """
-    return str(_folder(TinyEncoder, spec, texts, cache))
+    return named_folder(spec) or str(TinyEncoder.parse(spec).prepare(texts, cache))
 
 
 def prepare_decoder(spec: str, texts: Iterable[str], cache: Path) -> str:
     """Do as ``prepare`` for a decoder, an encoder-decoder, or an encoder such as BERT."""
-    return str(_folder(TinyDecoder, spec, texts, cache))
+    return named_folder(spec, "decoder") or str(TinyDecoder.parse(spec).prepare(texts, cache))
 
 
-def _folder(kind: type[TinyOptions], spec: str, texts: Iterable[str], cache: Path) -> Path:
+def named_folder(spec: str, part: Literal["encoder", "decoder"] = "encoder") -> str:
+    """Return the folder of an encoder or a decoder; empty for a built-in one, whose name and
+    options are checked. Raises what ``prepare`` does."""
     if spec.startswith("builtin:"):
-        return kind.parse(spec).prepare(texts, cache)
-    option, folder = f"--{kind.part}", Path(spec).expanduser()
+        (TinyEncoder if part == "encoder" else TinyDecoder).parse(spec)
+        return ""
+    option, folder = f"--{part}", Path(spec).expanduser()
     if folder.exists():
         folder = folder.resolve()
     elif folder.is_absolute() or spec.startswith((".", "~")) or spec.count("/") > 1:
@@ -86,7 +89,7 @@ def _folder(kind: type[TinyOptions], spec: str, texts: Iterable[str], cache: Pat
         raise InvalidValue(option, spec, "its weights are pickled; convert them to safetensors")
     for file in (*folder.glob("*.json"), *folder.glob("*.safetensors")):
         _check_readable(file)
-    return folder
+    return str(folder)
 
 
 def encoder_class(spec: str, folder: str) -> str:

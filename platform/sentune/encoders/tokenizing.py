@@ -26,8 +26,14 @@ class _HuggingFaceTokenizer:
         self._tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         self.size: int = len(self._tokenizer)
 
-    def save(self, folder: Path) -> None:
-        """Write the tokenizer's files, as Hugging Face reads them."""
+    def save(self, folder: Path, max_length: int | None = None) -> None:
+        """Write the tokenizer's files, as Hugging Face reads them.
+
+        Args:
+            max_length: most tokens of a sentence that they name; None: as they were.
+        """
+        if max_length is not None:
+            self._tokenizer.model_max_length = max_length
         self._tokenizer.save_pretrained(os.fspath(folder))
 
 

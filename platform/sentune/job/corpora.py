@@ -11,6 +11,7 @@ from rich.console import Console
 from sentune.corpora.formats.spec import allow_bad_rows
 from sentune.corpora.overlap import same_rows, shared_rows
 from sentune.corpora.prepare import Prepared
+from sentune.corpora.ray_map import in_turn
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import InvalidValue
 from sentune.formatting import counted
@@ -177,14 +178,14 @@ def print_overlap(
     trained = [corpus for name, corpus in sources.items() if name.startswith("corpus")]
     for role, corpora in (("dev", dev), ("test", test)):
         for index, corpus in enumerate(corpora):
-            others = [(one.spec, one.kind, one.batches()) for one in trained]
+            others: list[tuple[str, Kind, Any]] = [(c.spec, c.kind, c.cached) for c in trained]
             if role == "test":
-                others += [(one.spec, one.kind, iter(one.table.to_batches())) for one in dev]
-            for spec, kind, batches in others:
-                found = shared_rows(corpus, kind, batches)
+                others += [(c.spec, c.kind, c.table.to_batches()) for c in dev]
+            for spec, kind, parts in others:
+                found = shared_rows(corpus, kind, parts, spread=in_turn)
                 if found.rows:
                     line = (
                         f"warning: {numbered(role, index)}: {found.rows:,} of {found.of:,} "
-                        f"rows stand in {spec}, too ({found.compared:,} of its rows were compared)"
+                        f"rows stand in {spec}, too ({counted(found.compared, 'row')})"
                     )
                     print_line(console, line, "yellow")

@@ -25,6 +25,7 @@ from sentune.job.options import StudyOptions, forked
 from sentune.terminal import print_line
 
 if TYPE_CHECKING:
+    from sentune.corpora.schema import Corpus
     from sentune.job.families import JobFamily
     from sentune.records import StudySummary
     from sentune.study.config import StudyConfig
@@ -65,7 +66,6 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         where = without_credentials(options.storage)
         print_line(console, f"study   {options.study} ({space.method}) in {where}")
 
-    from sentune.job.corpora import refuse_equal_corpora
     from sentune.job.families import make_job
     from sentune.job.plan import show_plan
     from sentune.job.study_files import origin
@@ -74,7 +74,7 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     from sentune.study.store.file_lock import LOCK_FILE
 
     job = make_job(options, space)
-    refuse_equal_corpora(job.options)
+    test = check_early(job)
     if options.dry_run:
         show_plan(job, options, console)
         return
@@ -83,15 +83,39 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         begun = job.config.optuna_url or any(path.exists() for path in own)
         lock = _lock(job.config, held) if begun else None
         forked_from = old or origin(job.config)
-        summary = _study(job, options, space, console, lock, held, forked_from)
+        summary = _study(job, test, options, space, console, lock, held, forked_from)
     if not isinstance(console, NotebookCell):  # a notebook shows the study that it gets
         report(summary, console, varied=tuple(job.space.settings))
         print_commands(console, next_commands(summary, job.config, options))
     check_ending(summary)
 
 
+def check_early(job: JobFamily) -> tuple[Corpus, ...]:
+    """Check what needs neither a cluster nor prepared corpora; return the test corpora.
+
+    Raises:
+        SentuneError: an option, a file, an encoder, an objective, a machine, a database or a
+            storage that will not do; names it and the fix.
+    """
+    from sentune.job.corpora import check_measured, refuse_equal_corpora
+    from sentune.job.product import check_test
+    from sentune.study.planning.capacity import available
+    from sentune.study.planning.checks import check_services
+    from sentune.study.planning.plan import make_plan
+
+    refuse_equal_corpora(job.options)
+    job.check()
+    check_measured(job.dev, job.config, job.space)
+    test = check_test(job)
+    elsewhere = os.environ.get("RAY_ADDRESS")  # what that cluster holds is known once it is joined
+    plan = None if elsewhere else make_plan(job.config, job.space, available())
+    check_services(job.config, plan, checkpoint_bytes=job.checkpoint_bytes())
+    return test
+
+
 def _study(
     job: JobFamily,
+    test: tuple[Corpus, ...],
     options: StudyOptions,
     space: SearchSpace,
     console: Console,
@@ -102,14 +126,15 @@ def _study(
     """Run the study, from its corpora to its summary.
 
     Args:
+        test: its test corpora; empty where they have been read before.
         lock: the driver lock of a study that was begun before. A new study is locked in ``held``
             once its plan is checked: a job that is refused before leaves no file behind.
     """
     from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
-    from sentune.job.corpora import check_measured, print_corpora, print_overlap
+    from sentune.job.corpora import print_corpora, print_overlap
     from sentune.job.history import take_history
     from sentune.job.plan import checked_plan
-    from sentune.job.product import check_test, publish
+    from sentune.job.product import publish
     from sentune.job.progress import Display
     from sentune.job.study_files import describe, mend_summary, refuse_late, start_summary
     from sentune.job.time_left import TimeLeft
@@ -121,8 +146,6 @@ def _study(
         if os.environ.get("RAY_ADDRESS"):  # a cluster that is there tokenises the corpora
             preparing.enter_context(connected())
         job.prepare(console)
-        check_measured(job.dev, job.config, job.space)
-        test = check_test(job)
         print_corpora(job.corpora(), console)
         print_overlap(job.sources, job.dev, test, console)
         config, history = job.config, take_history(job)
@@ -157,7 +180,9 @@ def _study(
             look,
             varied=tuple(job.space.settings),
             beats=lambda: study.stalls.beats,
-            time_left=TimeLeft.of_plan(config, job.space, plan),
+            time_left=TimeLeft.of_plan(
+                config, job.space, plan, sum(corpus.table.num_rows for corpus in job.dev)
+            ),
         )
         study.watchers += (display.refresh, tracker.notify)
         with display.shown():

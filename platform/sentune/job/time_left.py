@@ -49,6 +49,8 @@ class Ahead:
         rungs: those milestones at which trials are stopped.
         share: one trial in so many goes on at a rung.
         keep: trials that go on at least.
+        judged: rows of the development corpora. Until a validation is measured, a row is taken to
+            cost what an example of training does, which is rather too much.
         reused: whether a run takes over the process of the one before, as the inline launcher does.
     """
 
@@ -59,6 +61,7 @@ class Ahead:
     rungs: tuple[int, ...] = ()
     share: int = 3
     keep: int = 1
+    judged: int = 0
     reused: bool = True
 
     @cached_property
@@ -117,28 +120,33 @@ def measured(
     finals: Sequence[StoredRun],
     beats: Mapping[str, Beat],
     ahead: Ahead,
+    starts: Mapping[str, float],
 ) -> Costs | None:
-    """Return what runs have cost so far; None before one of them has validated.
+    """Return what runs have cost so far; None before a quarter of the first milestone is trained.
 
     Training is the mean over all examples; of validations and starts, whose first ones take
     longer, it is the median.
+
+    Args:
+        starts: name of a run -> seconds until it trained, as far as they were seen.
     """
     examples, seconds, validations = 0, 0.0, list[float]()
     new, again = list[float](), list[float]()
     for place, run in [*enumerate(search), *enumerate(finals)]:
         seen, took, each = trained(run, beats.get(run.name))
         examples, seconds, validations = examples + seen, seconds + took, validations + each
-        first = min(run.record.curve, default=0)
+        first, start = min(run.record.curve, default=0), starts.get(run.name)
         spent = run.record.curve.get(first, {}).get("train/seconds")
         if spent is not None and first in run.times:
             start = max(0.0, (run.times[first] - run.began) / 1000 - spent)
+        if start is not None:
             (new if place < ahead.concurrent else again).append(start)
-    if not examples or not validations:
+    if not validations and examples < ahead.milestones[0] / 4:
         return None
-    process = median(new) if new else 0.0
+    process, example = median(new) if new else 0.0, seconds / examples
     return Costs(
-        example=seconds / examples,
-        validation=median(validations),
+        example=example,
+        validation=median(validations) if validations else ahead.judged * example,
         process=process,
         start=median(again) if again else 0.0 if ahead.reused else process,
     )
@@ -176,13 +184,14 @@ class TimeLeft:
     seconds: float | None = None
     of_run: dict[str, float] = field(default_factory=dict)
     _first_seen: dict[str, float] = field(default_factory=dict, init=False)
+    _starts: dict[str, float] = field(default_factory=dict, init=False)
 
     @classmethod
     def of_plan(
-        cls, config: StudyConfig, space: SearchSpace, plan: Mapping[str, Any]
+        cls, config: StudyConfig, space: SearchSpace, plan: Mapping[str, Any], judged: int
     ) -> TimeLeft | None:
-        """Return the estimate of a planned study; None for a population, whose runs go on from
-        each other's checkpoints."""
+        """Return the estimate of a planned study that is judged on so many rows; None for a
+        population, whose runs go on from each other's checkpoints."""
         if config.population:
             return None
         ahead = Ahead(
@@ -194,6 +203,7 @@ class TimeLeft:
             share=2 if plan["scheduler"] == "median" else config.eta,
             keep=max(1, config.finalists),
             reused=config.launched_by == "inline",
+            judged=judged,
         )
         return cls(ahead=ahead)
 
@@ -201,8 +211,12 @@ class TimeLeft:
         """Estimate anew from a snapshot and the newest beats."""
         search = [run for run in study.runs if not run.record.source]
         for run in (*search, *study.finals):
-            self._first_seen.setdefault(run.name, self.clock())
-        ahead, costs = self.ahead, measured(search, study.finals, beats, self.ahead)
+            waited = self.clock() - self._first_seen.setdefault(run.name, self.clock())
+            if (beat := beats.get(run.name)) and beat.rate:
+                trained_for = max(0, beat.examples - run.record.examples) / beat.rate
+                self._starts.setdefault(run.name, max(0.0, waited - trained_for))
+        ahead = self.ahead
+        costs = measured(search, study.finals, beats, ahead, self._starts)
         if costs is None:
             return
         left, of_run = 0.0, dict[str, float]()

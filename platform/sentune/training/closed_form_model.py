@@ -3,6 +3,7 @@
 settings.json  readouts.json  README.md     as for every method
 fit.safetensors  fit.json                   what the fit found, and its settings
 words/                                      vectors and probabilities of the words
+modules.json                                the folder, as sentence-transformers loads it
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from sentune.io.folders import whole_folder
 from sentune.methods import find_closed_form
 from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
 from sentune.training.model import READOUTS_FILE, read_settings, write_description
+from sentune.training.recipes.sentences import write_whole
 from sentune.training.settings import refuse_unknown, validated
 
 VECTORS = "vectors"
@@ -90,6 +92,7 @@ def export_closed_form(
         for name in (FIT_FILE, DETAILS_FILE):
             shutil.copyfile(checkpoint / name, beside / name)
         save_whole(words, beside / WORDS)
+        write_whole(beside)
         write_description(beside, model, settings, shipped, card)
 
 

@@ -20,8 +20,8 @@ from sentune.corpora.tokens import (
 from sentune.credentials import without_credentials
 from sentune.encoders import prepare
 from sentune.encoders.decoders import bundle, prepare_decoder
-from sentune.encoders.words import WordTable, open_words
-from sentune.encoders.words.learned import learn_words
+from sentune.encoders.words import WordTable, check_words, open_words
+from sentune.encoders.words.learned import PpmiSpec, learn_words
 from sentune.encoders.words.whole import training_folder
 from sentune.methods import GradientMethod
 from sentune.training.recipes.intersent import operation_encoder
@@ -62,6 +62,15 @@ def word_table(corpus: Prepared, vectors: str, frequencies: str | None, cache: P
     if vectors.startswith("builtin:"):
         return learn_words(islice(corpus.texts("text"), LEARNED), vectors, cache)
     return open_words(vectors, frequencies, cache)
+
+
+def check_word_table(vectors: str, frequencies: str | None) -> None:
+    """Check the name of built-in vectors, or that there are the files; raises what ``word_table``
+    does."""
+    if vectors.startswith("builtin:"):
+        PpmiSpec.parse(vectors)
+    else:
+        check_words(vectors, frequencies)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ config.json  model.safetensors  tokenizer*     the encoder, as Hugging Face read
 head.safetensors                               the method's own layers, where it has any
 settings.json  readouts.json                   format version, method, values
 README.md                                      model card
-modules.json  1_Pooling/  2_Normalize/         SimCSE: as sentence-transformers reads it
+modules.json  config_sentence_transformers.json  1_Pooling/    as sentence-transformers reads it
 manifest.json                                  checksums of these, and what the model came from
 """
 
@@ -33,6 +33,8 @@ from sentune.user_code import check_named
 FORMAT = 1
 SETTINGS_FILE, READOUTS_FILE = "settings.json", "readouts.json"
 CARD_FILE, MANIFEST = "README.md", "manifest.json"
+NOT_READ = {CARD_FILE, "modules.json", "config_sentence_transformers.json"}
+"""The card, and what sentence-transformers' ``save`` writes anew."""
 READ = {".json", ".parquet", ".safetensors"}
 """Suffixes of files that a model is read from where they lie in its folder."""
 
@@ -150,7 +152,7 @@ def link_to(checkpoint: Path, folder: str) -> dict[str, Any]:
 
 
 def check_model(folder: Path) -> None:
-    """Refuse a model folder that has other files than its manifest; the card's text may differ.
+    """Refuse a model folder that has other files than its manifest, but for those ``NOT_READ``.
 
     A folder without a manifest, which earlier versions left, is not checked.
 
@@ -161,7 +163,7 @@ def check_model(folder: Path) -> None:
         return
     manifest, fault = read_manifest(folder / MANIFEST)
     recorded = manifest.get("files", {})
-    read = {name: was for name, was in recorded.items() if name != CARD_FILE}
+    read = {name: was for name, was in recorded.items() if name not in NOT_READ}
     if fault := fault or changed(str(folder), read) or _surplus(folder, recorded):
         fix = f"{fault}; copy it again from where it was made, or run its study again"
         raise InvalidValue("model", str(folder), fix)
@@ -170,7 +172,11 @@ def check_model(folder: Path) -> None:
 def _surplus(folder: Path, recorded: Mapping[str, Any]) -> str:
     """Return which file would be read that the manifest does not name; empty if there is none."""
     files = (file for file in folder.rglob("*") if file.suffix in READ and file.is_file())
-    names = {file.relative_to(folder).as_posix() for file in files} - {*recorded, MANIFEST}
+    names = {file.relative_to(folder).as_posix() for file in files} - {
+        *recorded,
+        MANIFEST,
+        *NOT_READ,
+    }
     return f"{min(names)} is not in {MANIFEST}" if names else ""
 
 

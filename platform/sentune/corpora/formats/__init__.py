@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from sentune.corpora.formats.open import CorpusRows, kinds_of, open_rows, read, read_pairs
+from sentune.corpora.formats.open import (
+    CorpusRows,
+    check_opens,
+    kinds_of,
+    open_rows,
+    read,
+    read_pairs,
+)
 from sentune.corpora.formats.registry import FORMATS, Format
 
-__all__ = ["FORMATS", "CorpusRows", "Format", "kinds_of", "open_rows", "read", "read_pairs"]
+__all__ = [
+    "FORMATS",
+    "CorpusRows",
+    "Format",
+    "check_opens",
+    "kinds_of",
+    "open_rows",
+    "read",
+    "read_pairs",
+]

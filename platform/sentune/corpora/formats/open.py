@@ -15,6 +15,7 @@ from sentune.corpora.formats.spec import BAD_ROWS, Spec, check_options, parse
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind, fingerprint
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
+from sentune.io.object_store import files_at, is_local
 from sentune.user_code import installed
 
 BATCH_ROWS = 16_384
@@ -104,6 +105,18 @@ def read_pairs(spec: str, *, prefer: Kind | None = None) -> Corpus:
     given = kinds_of(spec)
     wanted = PAIRS if prefer is None else (prefer, *PAIRS)
     return read(spec, next((kind for kind in wanted if kind in given), wanted[0]))
+
+
+def check_opens(spec: str, kind: Kind) -> None:
+    """Check that a corpus in local files has a row, and can be read as ``kind``; raises what
+    ``read`` does. Slices are not taken, nor rows of one kind made into another."""
+    source = parsed_spec(spec)
+    if source.format == "hf" or not is_local(files_at(source.path)[0]):
+        return
+    rows, readers = open_rows(spec, kind), FORMATS[source.format].readers(source)
+    native = readers[_native(kind, readers, every=False)](source, rows.log)
+    if next(iter(native), None) is None:
+        raise rows.log.nothing_left(source.path, kind)
 
 
 def kinds_of(spec: str) -> tuple[Kind, ...]:

@@ -67,6 +67,13 @@ def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
     return WordTable.load(str(table))
 
 
+def check_words(vectors: str, frequencies: str | None) -> None:
+    """Check that there are the files of ``open_words``, without reading them; it says what this
+    raises."""
+    for source in filter(None, (VectorFile.parse(vectors).path, frequencies)):
+        _identity(source)
+
+
 def _identity(source: str) -> str:
     """Return a package's version, or path, size and time of a file where its system knows them."""
     if source.startswith(PACKAGE):

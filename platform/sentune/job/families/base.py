@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ from sentune.job.corpora import (
     needs_references,
     numbered,
     read_corpora_of,
+    read_evaluation,
 )
 from sentune.job.options import StudyOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, ship
@@ -54,7 +56,6 @@ class JobFamily(ABC):
         config: the study that the options ask for; ``prepare`` may change it.
         folder: what every trial builds its method from (``TrialSpec.encoder``).
         sources: role -> training corpus, and that of the references where they have one.
-        dev: the corpora that are selected on.
         references: sentences of interpretations; None where the method has none.
         prefer: kind of pairs that is read where a format has several, such as SICK.
         builtin: corpora that it is judged on where no others are named.
@@ -66,7 +67,6 @@ class JobFamily(ABC):
     config: StudyConfig
     folder: str = ""
     sources: dict[str, Prepared]
-    dev: tuple[Corpus, ...]
     references: References | None = None
 
     def __init__(self, options: Any, space: SearchSpace) -> None:
@@ -114,9 +114,23 @@ class JobFamily(ABC):
         }
         return StudyConfig(**{**asked, **others})
 
+    @cached_property
+    def dev(self) -> tuple[Corpus, ...]:
+        """The corpora that are selected on, which are short."""
+        builtin = [f"{name}?split=dev" for name in self.builtin]
+        return read_evaluation(self.options.dev or builtin, self.prefer)
+
+    @abstractmethod
+    def check(self) -> None:
+        """Check that all is there that the training reads, without reading it.
+
+        Raises:
+            InvalidValue, CorpusError: an option names what is not there or cannot be used.
+        """
+
     @abstractmethod
     def prepare(self, console: Console) -> None:
-        """Read the corpora and make what every trial needs, before a Ray of our own is up."""
+        """Read the training corpora, make what every trial needs; before a Ray of our own is up."""
 
     @property
     def cache_uri(self) -> str:
@@ -262,7 +276,8 @@ class JobFamily(ABC):
         """
 
     def checkpoint_bytes(self) -> int:
-        """Return the bytes of a checkpoint of the first configuration; 0 where it is small."""
+        """Return the bytes of a checkpoint of the first configuration; 0 where it is small, or
+        not known before ``prepare``."""
         return 0
 
     @property

@@ -17,14 +17,14 @@ from rich.console import Console
 from torch import Tensor
 
 from sentune.corpora.batches import Held
+from sentune.corpora.formats import check_opens
 from sentune.corpora.schema import Kind
 from sentune.corpora.stream import share
 from sentune.credentials import without_credentials
-from sentune.encoders.words import WordTable, open_words
+from sentune.encoders.words import WordTable, check_words, open_words
 from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
 from sentune.io.folders import new_folder
-from sentune.job.corpora import read_evaluation
 from sentune.job.families.base import Card, JobFamily
 from sentune.job.options import ClosedFormOptions
 from sentune.launchers.artifact_transfer import ShippedFolder
@@ -76,12 +76,16 @@ class ClosedFormFamily(JobFamily):
         left = self.with_readouts(left, (self.method.axis,))
         return left, self.configured(left, max_examples=1, first_rung=1, finalists=0)
 
+    def check(self) -> None:
+        check_opens(self.options.corpus, Kind.SENTENCES)
+        for source in self._sources.values():
+            check_words(source, self.options.frequencies)
+
     def prepare(self, console: Console) -> None:
         """Read corpora and word vectors; print how many of the words are known."""
         options = self.options
         self.sentences = self.maker().prepared(options.corpus, Kind.SENTENCES, options.limit)
         self.sources = {"corpus": self.sentences}
-        self.dev = read_evaluation(options.dev, self.prefer)
         # one milestone, the whole corpus: nothing to compare before it
         rows, cpus = self.sentences.num_rows, 1.0 if self._streams else 0.0
         self.config = replace(self.config, max_examples=rows, first_rung=rows, data_cpus=cpus)

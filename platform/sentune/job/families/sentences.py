@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from sentune.corpora.formats import kinds_of
+from sentune.corpora.formats import check_opens, kinds_of
 from sentune.encoders.transformer import word_averages
 from sentune.errors import InvalidValue
 from sentune.job.corpora import STORED
@@ -34,6 +34,11 @@ class SentenceFamily(TrainedFamily):
             fix = f"{space.method} has no interpretations; leave it out"
             raise InvalidValue("--references", given, fix)
         return super().requested(space)
+
+    def check(self) -> None:
+        super().check()
+        if (named := self.options.references) is not None:
+            check_opens(named, kinds_of(named)[0])
 
     def read(self, maker: InputMaker) -> Inputs:
         """Read ``--references``, then ``--corpus``; without the former they are of the latter."""

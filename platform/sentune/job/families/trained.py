@@ -11,14 +11,15 @@ from typing import Any
 from rich.console import Console
 
 from sentune.corpora.batches import Held, SharedSource
+from sentune.corpora.formats import check_opens
 from sentune.corpora.mixing import MixedHandle, apart, weight_names
 from sentune.corpora.stream import hand_out
 from sentune.corpora.tokens import META, TokenFolder
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
-from sentune.encoders.prepare import encoder_class
+from sentune.encoders.prepare import encoder_class, named_folder
 from sentune.errors import InvalidValue
-from sentune.job.corpora import STORED, numbered, read_evaluation
+from sentune.job.corpora import STORED, numbered
 from sentune.job.families.base import Card, JobFamily
 from sentune.job.options import TrainingOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder
@@ -31,7 +32,7 @@ from sentune.study.planning.probe import checkpoint_size, probe_training
 from sentune.study.space.domains import Dimension, Integer, Uniform, Value
 from sentune.study.space.space import SearchSpace
 from sentune.terminal import print_line
-from sentune.training.inputs import BUILTIN, InputMaker, Inputs
+from sentune.training.inputs import BUILTIN, InputMaker, Inputs, check_word_table
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import recipe_of
@@ -91,6 +92,20 @@ class TrainedFamily(JobFamily):
         """The training's settings as far as they are fixed; the length of sentences always is."""
         return split(_without_weights(self.space.fixed), self.method)[1]
 
+    def check(self) -> None:
+        """As of the base; an encoder that has a folder is known from here on."""
+        for spec in self.options.corpora:
+            check_opens(spec, self.method.kind)
+        named = self.options.model_dump(include=PRETRAINED)
+        if "vectors" in named:
+            check_word_table(**named)
+            return
+        folder = named_folder(named["encoder"])
+        if "decoder" in named:  # the two are bundled in one folder later
+            named_folder(named["decoder"], "decoder")
+        else:
+            self.folder = folder
+
     def read(self, maker: InputMaker) -> Inputs:
         """Read the training corpora and tokenise them, once."""
         given = self.options.model_dump(include=PRETRAINED)
@@ -99,9 +114,6 @@ class TrainedFamily(JobFamily):
         return inputs
 
     def prepare(self, console: Console) -> None:
-        """Read the dev corpora, which are short, before the training corpora."""
-        builtin = [f"{name}?split=dev" for name in self.builtin]
-        self.dev = read_evaluation(self.options.dev or builtin, self.prefer)
         self.inputs = self.read(self.maker(self.training.max_length))
         self.folder = self.inputs.folder
         kind = encoder_class(self.options.pretrained, self.folder)
@@ -177,7 +189,12 @@ class TrainedFamily(JobFamily):
         )
 
     def checkpoint_bytes(self) -> int:
-        return checkpoint_size(self._local_spec())
+        return self._checkpoint_bytes if self.folder else 0
+
+    @cached_property
+    def _checkpoint_bytes(self) -> int:
+        handles = [Held(None)] * len(self.options.corpora)
+        return checkpoint_size(self.first_spec(handles, self.config.max_examples))
 
     def _local_spec(self) -> TrialSpec:
         handles = [Held(SharedSource(_first_shards(t).load())) for t in self.inputs.tokens]

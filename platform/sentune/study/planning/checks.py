@@ -38,15 +38,21 @@ PATIENCE = 4.0
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "mssql": 1433}
 
 
-def check_services(config: StudyConfig, plan: Plan, *, checkpoint_bytes: int = 0) -> None:
-    """Refuse a plan that its storage, disk or database cannot serve.
+def check_services(
+    config: StudyConfig, plan: Plan | None = None, *, checkpoint_bytes: int = 0
+) -> None:
+    """Refuse a study that its database, storage or disk cannot serve.
+
+    Args:
+        plan: None: not known yet, and the disk's space is not checked.
 
     Raises:
         PlanError, StorageError, DamagedFile: what is wrong, and what to do.
     """
-    check_writable(config.storage)
-    check_disk(config, plan, checkpoint_bytes)
     check_database(config.optuna_url)
+    check_writable(config.storage)
+    if plan is not None:
+        check_disk(config, plan, checkpoint_bytes)
 
 
 def check_writable(storage: str) -> None:

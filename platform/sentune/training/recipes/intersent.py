@@ -75,11 +75,11 @@ class IntersentRecipe:
         self, method: Intersent, source: str, folder: Path, training: TrainingSettings
     ) -> None:
         method.encoder.save(folder)
-        load_tokenizer(_part(source, ENCODER)).save(folder)
+        load_tokenizer(_part(source, ENCODER)).save(folder, training.max_length)
         (folder / DECODER).mkdir()
         method.decoder.save(folder / DECODER)
         save_file(head_state(method, STORED_APART), folder / HEAD_FILE)
-        write_modules(folder, method.encoder.width, method.settings.pooling, training.max_length)
+        write_modules(folder, method.encoder.width, method.settings.pooling)
 
     def read(self, make: Callable[..., Intersent], folder: Path) -> Intersent:
         for part in (folder, folder / DECODER):

@@ -30,7 +30,7 @@ from sentune.tasks.variants import evaluate_representations
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.base import Rows, Validator
-from sentune.training.recipes.sentences import head_state, load_head, require
+from sentune.training.recipes.sentences import head_state, load_head, require, write_whole
 from sentune.training.settings import TrainingSettings
 from sentune.training.trial import TrialSpec
 
@@ -67,6 +67,7 @@ class InvertibleRecipe:
     ) -> None:
         save_file(head_state(method, ()), folder / WEIGHTS_FILE)
         save_whole(method.vectors.table, folder / WORDS)
+        write_whole(folder)
 
     def read(self, make: Callable[..., Invertible], folder: Path) -> Invertible:
         require(folder, WEIGHTS_FILE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,8 @@ from sentune.training.trial import TrialSpec
 HEAD_FILE = "head.safetensors"
 WHOLE = "sentune.sentence_transformers.EmbedderModule"
 """Class by which sentence-transformers loads a folder whose encoder is not all of the model."""
+LAYOUT = "6.2.0"
+"""Version of sentence-transformers that reads and writes model folders of this layout."""
 ENCODER_PREFIX = "encoder."
 
 
@@ -60,12 +63,11 @@ class Sentences:
         self, method: SentenceMethod, source: str, folder: Path, training: TrainingSettings
     ) -> None:
         method.encoder.save(folder)
-        load_tokenizer(source).save(folder)
+        load_tokenizer(source).save(folder, training.max_length)
         if head := head_state(method):
             save_file(head, folder / HEAD_FILE)
         if method.name.startswith("simcse"):
-            pooling = method.settings.pooling
-            write_modules(folder, method.encoder.width, pooling, training.max_length)
+            write_modules(folder, method.encoder.width, method.settings.pooling)
         else:
             write_whole(folder)
 
@@ -143,33 +145,53 @@ def require(folder: Path, pattern: str) -> None:
         raise InvalidValue("model", str(folder), fix)
 
 
-def write_modules(folder: Path, width: int, pooling: Pooling, max_length: int) -> None:
-    """Write the files by which sentence-transformers recognises a folder, in its oldest layout.
+def write_modules(folder: Path, width: int, pooling: Pooling) -> None:
+    """Write what sentence-transformers' own ``save`` leaves of an encoder and its pooling.
 
-    Encoder, pooling and normalisation, so that dot products there are cosines here.
+    The encoder's files and the tokenizer's, with the most tokens of a sentence, are there already.
     """
-    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
-    contents = {
-        "modules.json": [
-            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for i, (path, kind) in enumerate(kinds)
-        ],
-        "sentence_bert_config.json": {"max_seq_length": max_length},
+    (folder / "1_Pooling").mkdir()
+    modality = {"method": "forward", "method_output_name": "last_hidden_state"}
+    contents: dict[str, dict[str, Any]] = {
+        "sentence_bert_config.json": {
+            "transformer_task": "feature-extraction",
+            "modality_config": {"text": modality},
+            "module_output_name": "token_embeddings",
+        },
         "1_Pooling/config.json": {
-            "word_embedding_dimension": width,
-            "pooling_mode_cls_token": pooling == "cls",
-            "pooling_mode_mean_tokens": pooling == "mean",
+            "embedding_dimension": width,
+            "pooling_mode": pooling,
+            "include_prompt": True,
         },
     }
-    for path, _ in kinds:
-        (folder / path).mkdir(exist_ok=True)
     for name, content in contents.items():
         write_json(folder / name, content)
+    parts = {"": "base.modules.transformer.Transformer"}
+    parts["1_Pooling"] = "sentence_transformer.modules.pooling.Pooling"
+    _list_modules(folder, {path: f"sentence_transformers.{kind}" for path, kind in parts.items()})
 
 
 def write_whole(folder: Path) -> None:
-    """Name the folder to sentence-transformers as one module of ours: its encoder is not all."""
-    write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": WHOLE}])
+    """Name the folder to sentence-transformers as one module of ours, which loads all of it."""
+    _list_modules(folder, {"": WHOLE})
+
+
+def _list_modules(folder: Path, kinds: Mapping[str, str]) -> None:
+    """Write the modules of a folder, path -> class, and that it is a ``SentenceTransformer``."""
+    modules = [
+        {"idx": place, "name": str(place), "path": path, "type": kind}
+        for place, (path, kind) in enumerate(kinds.items())
+    ]
+    write_json(folder / "modules.json", modules)
+    libraries = {"sentence_transformers": LAYOUT, "transformers": version("transformers")}
+    about = {
+        "__version__": {**libraries, "pytorch": torch.__version__},
+        "default_prompt_name": None,
+        "model_type": "SentenceTransformer",
+        "prompts": {"document": "", "query": ""},
+        "similarity_fn_name": "cosine",
+    }
+    write_json(folder / "config_sentence_transformers.json", about)
 
 
 class _Part(NamedTuple):
