@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import typer
 from typer import Option
 
 from sentune.cli.options import (
@@ -21,6 +22,7 @@ from sentune.terminal import Terminal, say
 
 
 def train(
+    context: typer.Context,
     method: Annotated[
         str,
         Option(
@@ -81,22 +83,10 @@ def train(
     from sentune.training.local import LocalRun, run_locally
 
     look_here()
-    run = LocalRun(
-        method=method,
-        settings=dict(key_and_value("--set", item, "give key=value") for item in set_ or []),
-        corpus=tuple(corpus or ()),
-        dev=tuple(dev or ()),
-        encoder=encoder,
-        max_examples=max_examples,
-        limit=limit,
-        validate_every=validate_every,
-        objective=objective,
-        seed=seed,
-        references=references,
-        decoder=decoder,
-        vectors=vectors,
-        frequencies=frequencies,
-    )
+    given = context.params | {"corpus": tuple(corpus or ()), "dev": tuple(dev or ())}
+    given = {name: value for name, value in given.items() if name not in ("out", "set_", "workers")}
+    settings = dict(key_and_value("--set", item, "give key=value") for item in set_ or [])
+    run = LocalRun(**given, settings=settings)
     say(f"model: {run_locally(run, out, workers=workers, say=say)}")
 
 

@@ -59,19 +59,27 @@ class RandomOptions(_Options):
 
 
 class PointEmbedder(Embedder):
-    """An encoder whose vectors are points, compared by their cosine; it was tuned to nothing.
+    """A model whose embeddings are points, compared by their cosine, without reference sentences.
 
     Args:
-        name: of the encoder, as it was asked for.
+        name: of the method, or of an encoder that was tuned to nothing, as it was asked for.
         embed: N sentences and a batch size -> [N, D].
         device: where it computes.
+        settings, readouts, card: as of ``Embedder``.
     """
 
     def __init__(
-        self, name: str, embed: Callable[[list[str], int], Tensor], device: torch.device
+        self,
+        name: str,
+        embed: Callable[[list[str], int], Tensor],
+        device: torch.device,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        readouts: Mapping[str, Any] | None = None,
+        card: str = "",
     ) -> None:
-        self.device, self.references = device, None
-        self.settings, self.readouts, self.card = {"encoder": name}, {}, ""
+        self.device, self.references, self.card = device, None, card
+        self.settings, self.readouts = dict(settings or {"encoder": name}), dict(readouts or {})
         self._name, self._embed = name, embed
 
     @property

@@ -22,7 +22,6 @@ from sentune.job.corpora import (
     describe,
     needs_references,
     numbered,
-    read_evaluation,
     with_bad_rows,
 )
 from sentune.job.families.base import JobFamily
@@ -37,7 +36,7 @@ from sentune.report.view import ERROR, View, of_subset
 from sentune.study.planning.connect import run_on_worker
 from sentune.study.runner.retention import note_published
 from sentune.summary import read_summary
-from sentune.tasks import Result, tasks_for
+from sentune.tasks import Result, read_judged, tasks_for
 from sentune.tasks.references import References
 from sentune.training.checkpoint_storage import PROGRESS_FILE
 from sentune.training.model import link_to, seal_model
@@ -136,7 +135,8 @@ def check_test(job: JobFamily) -> tuple[Corpus, ...]:
 
 
 def _read_test(job: JobFamily) -> tuple[Corpus, ...]:
-    return read_evaluation(with_bad_rows(job.test, job.options.bad_rows), job.prefer)
+    specs = with_bad_rows(job.test, job.options.bad_rows)
+    return tuple(read_judged(spec, prefer=job.prefer) for spec in specs)
 
 
 def _judge(

@@ -30,8 +30,7 @@ from sentune.io.checksums import changed, document_checksum
 from sentune.io.folders import checked_manifest
 from sentune.io.object_store import asked, files_at, names_in
 from sentune.job.study_files import MODEL
-from sentune.records import TrialState
-from sentune.study.runner.finals import spread
+from sentune.records import Spread, TrialState
 from sentune.study.runner.retention import ranked
 from sentune.study.store.study_index import DESCRIPTION, JOURNAL, SUMMARY, StudyPlace
 from sentune.study.store.study_view import StudySnapshot, StudyView
@@ -241,7 +240,7 @@ def _finalist(finalist: Mapping[str, Any], study: StudySnapshot) -> str:
         values = [metrics[name] for metrics in seeds if name in metrics]
         if not values or values != over["values"]:
             return str(name)
-        found = spread(values)
+        found = Spread.of(values)
         if not np.allclose(
             [found.mean, found.sd], [over["mean"], over["sd"]], rtol=1e-9, atol=1e-12
         ):

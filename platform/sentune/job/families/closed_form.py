@@ -24,7 +24,6 @@ from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
 from sentune.io.folders import new_folder
-from sentune.job.corpora import read_evaluation
 from sentune.job.families.base import Card, JobFamily
 from sentune.job.options import ClosedFormOptions
 from sentune.launchers.artifact_transfer import ShippedFolder
@@ -37,6 +36,7 @@ from sentune.study.planning.plan import Probe
 from sentune.study.planning.probe import probe_fit
 from sentune.study.space.domains import Choice, Value
 from sentune.study.space.space import SearchSpace
+from sentune.tasks import read_judged
 from sentune.terminal import print_line
 from sentune.training.closed_form import fit_and_sweep
 from sentune.training.closed_form_model import VECTORS, closed_form_settings, export_closed_form
@@ -81,7 +81,7 @@ class ClosedFormFamily(JobFamily):
         options = self.options
         self.sentences = self.maker().prepared(options.corpus, Kind.SENTENCES, options.limit)
         self.sources = {"corpus": self.sentences}
-        self.dev = read_evaluation(options.dev, self.prefer)
+        self.dev = tuple(read_judged(spec, prefer=self.prefer) for spec in options.dev)
         # one milestone, the whole corpus: nothing to compare before it
         rows, cpus = self.sentences.num_rows, 1.0 if self._streams else 0.0
         self.config = replace(self.config, max_examples=rows, first_rung=rows, data_cpus=cpus)

@@ -17,7 +17,7 @@ from sentune.corpora.tokens import META, TokenFolder
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue
-from sentune.job.corpora import STORED, numbered, read_evaluation
+from sentune.job.corpora import STORED, numbered
 from sentune.job.families.base import Card, JobFamily
 from sentune.job.options import TrainingOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder
@@ -29,16 +29,14 @@ from sentune.study.planning.plan import Probe
 from sentune.study.planning.probe import checkpoint_size, probe_training
 from sentune.study.space.domains import Dimension, Integer, Uniform, Value
 from sentune.study.space.space import SearchSpace
+from sentune.tasks import read_judged
 from sentune.terminal import print_line
-from sentune.training.inputs import BUILTIN, InputMaker, Inputs
+from sentune.training.inputs import BUILTIN, PRETRAINED, InputMaker, Inputs
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import recipe_of
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.trial import Opens, Program, TrialSpec
-
-PRETRAINED = {"encoder", "decoder", "vectors", "frequencies"}
-"""Options that name what a method is built from; each has some of them."""
 
 PROBED_ROWS = 20_000
 """Rows of a corpus that a probe reads; whole shards are read, so there may be more."""
@@ -101,7 +99,8 @@ class TrainedFamily(JobFamily):
     def prepare(self, console: Console) -> None:
         """Read the dev corpora, which are short, before the training corpora."""
         builtin = [f"{name}?split=dev" for name in self.builtin]
-        self.dev = read_evaluation(self.options.dev or builtin, self.prefer)
+        specs = self.options.dev or builtin
+        self.dev = tuple(read_judged(spec, prefer=self.prefer) for spec in specs)
         self.inputs = self.read(self.maker(self.training.max_length))
         self.folder = self.inputs.folder
         if self.inputs.note:

@@ -244,13 +244,3 @@ def _run_hours(plan: Plan, config: StudyConfig, probe: Probe) -> tuple[float, fl
     validations = plan.validations_expected - plan.finalists * plan.validations_full
     full = hours(1, plan.max_examples, plan.validations_full)
     return hours(plan.trials, examples, validations), full
-
-
-def size_of(count: int) -> str:
-    """Return a number of bytes as text: 1300000 as ``1.3 MB``."""
-    value, unit = float(count), "bytes"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.3g} {unit}"
