@@ -19,9 +19,8 @@ from sentune.study.runner.retention import (
     bytes_bound,
     note_published,
     published,
-    ranked,
 )
-from sentune.study.space.objectives import Objective
+from sentune.study.space.objectives import Objective, ranked
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.trial import Progress
 

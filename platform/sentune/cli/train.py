@@ -91,6 +91,7 @@ def train(
 
 
 def linear(
+    context: typer.Context,
     corpus: Annotated[
         str, Option(metavar="FORMAT:PATH", help="Training corpus, read as triplets as SimCSE's.")
     ],
@@ -132,19 +133,7 @@ def linear(
     tests = tuple(key_and_value("--test", text, fix, KINDS) for text in test)
     if not learning_rate > 0:
         raise InvalidValue("--learning-rate", learning_rate, "give a positive number")
-    settings = LinearSettings(
-        batch_size=batch_size, learning_rate=learning_rate, max_length=max_length, seed=seed
-    )
-    result = run_linear(
-        corpus=corpus,
-        encoder=encoder,
-        tests=tests,
-        ambiguous=ambiguous,
-        epochs=epochs,
-        second_epochs=second_epochs,
-        limit=limit,
-        max_examples=max_examples,
-        settings=settings,
-        say=say,
-    )
-    report_results(result, Terminal(), json)
+    own = LinearSettings.model_fields.keys()
+    settings = LinearSettings(**{name: context.params[name] for name in own})
+    given = {n: v for n, v in context.params.items() if n not in {"test", "json", *own}}
+    report_results(run_linear(**given, tests=tests, settings=settings, say=say), Terminal(), json)

@@ -20,7 +20,7 @@ from sentune.encoders.tokenizing import length_sorted_chunks
 from sentune.encoders.transformer import no_progress_bars
 from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.random import KINDS, RandomEncoder
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, first_line
 from sentune.geometry.points import Points
 
 if TYPE_CHECKING:
@@ -182,8 +182,8 @@ def _sentence_transformer(
             pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode=mode)
             return SentenceTransformer(modules=[transformer, pooling], device=str(device))
     except (OSError, ValueError, TypeError) as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        fix = f"name a folder of an encoder with safetensors, or a name on the hub ({reason})"
+        told = first_line(error)
+        fix = f"name a folder of an encoder with safetensors, or a name on the hub ({told})"
         raise InvalidValue("model", source, fix) from error
 
 

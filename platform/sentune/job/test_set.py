@@ -12,8 +12,7 @@ from sentune.credentials import without_credentials
 from sentune.errors import StudyConflict
 from sentune.io.atomic import write_document
 from sentune.records import FinalistRecord, StudySummary, TrialRecord
-from sentune.study.runner.retention import ranked
-from sentune.study.space.objectives import Objective
+from sentune.study.space.objectives import Objective, ranked
 from sentune.study.store.study_index import TEST_READS, StudyPlace
 from sentune.study.store.trial_codec import run_name
 
@@ -48,7 +47,7 @@ def best_run(summary: StudySummary) -> FinalistRecord | TrialRecord:
     """Return the winning finalist, or the best trial where no finals were asked for."""
     if summary.winner is not None:
         return summary.finalists[summary.winner]
-    several = [Objective(o["metric"], o["mode"]) for o in summary.objectives]
+    several = [Objective(**objective) for objective in summary.objectives]
     return ranked(summary.trials, several or [Objective(summary.objective, summary.mode)])[0]
 
 

@@ -202,7 +202,6 @@ def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
     prefer = Kind.SCORED_PAIRS if run.method in CLOSED_FORM else None
     readouts = {readout.name: readout for readout in known}
     return TrialSpec(
-        study=out.name,
         trial="local",
         method=run.method,
         settings={n: v for n, v in run.settings.items() if n not in readouts},

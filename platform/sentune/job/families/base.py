@@ -220,7 +220,6 @@ class JobFamily(ABC):
             values, grids = space.apart({**space.fixed, **settings})
             corpus, kept = self.handle(values, corpora)
             return TrialSpec(
-                study=config.name,
                 trial=name,
                 method=space.method,
                 settings=kept,

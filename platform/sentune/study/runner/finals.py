@@ -19,7 +19,6 @@ from optuna.trial import TrialState as Stored
 
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
-from sentune.study.runner.retention import ranked
 from sentune.study.runner.trial_source import (
     FinalsSource,
     identity,
@@ -27,7 +26,7 @@ from sentune.study.runner.trial_source import (
     running_of,
     settle_orphans,
 )
-from sentune.study.space.objectives import Objective
+from sentune.study.space.objectives import Objective, ranked
 from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoints import CheckpointStore

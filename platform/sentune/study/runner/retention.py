@@ -23,7 +23,7 @@ from sentune.readouts.sweep import sweeps_among
 from sentune.records import TrialRecord, TrialState
 from sentune.study import SCHEDULERS
 from sentune.study.config import StudyConfig
-from sentune.study.space.objectives import Objective, feasible, pareto_front
+from sentune.study.space.objectives import Objective, ranked
 from sentune.study.store.driver_process import runs
 from sentune.study.store.study_view import TABLES, StudyView
 from sentune.study.store.trial_codec import run_name
@@ -54,16 +54,6 @@ class Stays(StrEnum):
     ALL = "all"
     BEST = "best"
     NOTHING = "nothing"
-
-
-def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[TrialRecord]:
-    """Return complete trials that hold every constraint, best first, the earlier of equals first.
-
-    With several objectives they are those on the Pareto front.
-    """
-    if len(objectives) > 1:
-        return pareto_front(trials, objectives)
-    return sorted(feasible(trials), key=lambda t: (-objectives[0].of(t.metrics), t.id))
 
 
 def bytes_bound(checkpoint_bytes: int, *, concurrent: int, keep: int, finals: int = 0) -> int:

@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial
 from sentune.errors import DamagedFile
 from sentune.io.object_store import files_at, is_local
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
-from sentune.study.space.objectives import Objective
+from sentune.study.space.objectives import Objective, ranked
 from sentune.study.store import trial_codec as codec
 from sentune.study.store.driver_lock import Holder, standing
 from sentune.study.store.driver_process import ProcessState
@@ -138,11 +138,9 @@ class StudySnapshot:
 
     @cached_property
     def ranked(self) -> list[TrialRecord]:
-        """Complete trials, best first, the earlier among equals."""
-        first = self.objective
-        complete = [t for t in self.trials if t.state is TrialState.COMPLETE]
-        measured = [trial for trial in complete if first.metric in trial.metrics]
-        return sorted(measured, key=lambda trial: (-first.of(trial.metrics), trial.id))
+        """Complete trials that hold every constraint, best first, the earlier among equals."""
+        measured = [trial for trial in self.trials if self.objective.metric in trial.metrics]
+        return ranked(measured, [self.objective])
 
     @property
     def best(self) -> TrialRecord | None:
