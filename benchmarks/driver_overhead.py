@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from functools import partial
 from typing import Any
 
 import ray
@@ -32,7 +31,7 @@ def ours(folder: str) -> None:
         name="empty", storage=folder, max_examples=1, trials=TRIALS, concurrent=AT_A_TIME,
         sampler="random", finalists=0,
     )  # fmt: skip
-    outcome = Study(config, space, partial(toy_spec, study="empty"), empty, (), {}).run()
+    outcome = Study(config, space, toy_spec, empty, (), {}).run()
     assert [trial.state for trial in outcome.trials] == ["complete"] * TRIALS
 
 

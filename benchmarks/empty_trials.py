@@ -9,7 +9,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import ray
@@ -47,7 +46,7 @@ def inline(folder: str) -> None:
         sampler="grid",
         finalists=0,
     )
-    outcome = Study(config, space, partial(toy_spec, study="empty"), empty, (), {}).run()
+    outcome = Study(config, space, toy_spec, empty, (), {}).run()
     assert [trial.state for trial in outcome.trials] == ["complete"] * TRIALS
 
 

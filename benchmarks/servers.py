@@ -76,7 +76,7 @@ def make_spec(
 ) -> TrialSpec:
     """A short trial."""
     return TrialSpec(
-        study="short", trial=name, method="toy", settings={**settings, "seconds": WORK_SECONDS},
+        trial=name, method="toy", settings={**settings, "seconds": WORK_SECONDS},
         encoder="", corpus=None, dev=None, max_examples=milestones[-1], milestones=milestones,  # type: ignore[arg-type]
         objective=OBJECTIVE, seed=seed,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from benchmarks.curves import Curves
 from sentune.errors import InvalidValue
 from sentune.launchers.trial_report import Report
 from sentune.study.runner.trial_source import Candidate, SearchSource
-from sentune.study.schedulers import Scheduler, Verdict
+from sentune.study.schedulers import Scheduler
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.storage import open_study
@@ -193,22 +193,22 @@ class _Replay:
         final = examples == self.store.budget
         metrics = {self.store.first.metric: value}
         report = Report(examples=examples, final=final, metrics=metrics, seconds=self.now)
-        verdict = self.store.milestone(candidate.number, report)
-        if not (final or verdict.stop):
+        stopped = self.store.milestone(candidate.number, report)
+        if not (final or stopped):
             self._go_on(candidate, place + 1)
         else:
-            self._end(candidate.number, value, verdict)
+            self._end(candidate.number, value, stopped)
         if final:
             self._compare(candidate)
 
-    def _end(self, number: int, last: float, verdict: Verdict) -> None:
-        if self.told is Told.RAYS or (self.told is Told.LAST and not verdict.stop):
+    def _end(self, number: int, last: float, stopped: str) -> None:
+        if self.told is Told.RAYS or (self.told is Told.LAST and not stopped):
             self.store.study.tell(number, last)
         elif self.told is Told.BEST:
             best = self.store.record(number).metrics[self.store.first.metric]
             self.store.study.tell(number, best)
-        elif verdict.stop:
-            self.store.prune(number, verdict.reason)
+        elif stopped:
+            self.store.prune(number, stopped)
         else:
             self.store.complete(number)
 

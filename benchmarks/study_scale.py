@@ -32,7 +32,6 @@ from tests.toy_trials import toy_spec
 
 TRIALS, RESUME_SECONDS, SHOW_SECONDS, COMPARE_SECONDS = 10_000, 30, 3, 10
 SPACE = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Uniform(0.0, 1.0)})
-EMPTY_SPEC = partial(toy_spec, study="empty")
 
 
 def stored(number: int, x: float, milestones: tuple[int, ...]) -> FrozenTrial:
@@ -67,7 +66,7 @@ def config(folder: Path) -> StudyConfig:
 def start(folder: Path) -> tuple[Study, Tracker]:
     """A start of the study, with a tracker that looks at it."""
     tracker = Tracker("large", str(folder))
-    study = Study(config(folder), SPACE, EMPTY_SPEC, empty, (tracker.notify,), {})
+    study = Study(config(folder), SPACE, toy_spec, empty, (tracker.notify,), {})
     summary = StudySummary(
         study="large", method="toy", state="running", objective=OBJECTIVE, mode="max", corpora={},
         space=SPACE.to_dict(),
@@ -115,7 +114,7 @@ def main() -> None:
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        made = Study(config(folder), SPACE, EMPTY_SPEC, empty, (), {})
+        made = Study(config(folder), SPACE, toy_spec, empty, (), {})
         milestones = made.config.milestones("max")
         draws = np.random.default_rng(0).uniform(size=TRIALS)
         made.store.study.add_trials(

@@ -147,7 +147,7 @@ def play(runner: TrialRunner, concurrent: int, clock: Clock) -> None:
 def spec_of(candidate: Any) -> TrialSpec:
     """A training run that is only simulated."""
     return TrialSpec(
-        study="large", trial=candidate.name, method="gumbel", settings=dict(candidate.settings),
+        trial=candidate.name, method="gumbel", settings=dict(candidate.settings),
         encoder="", corpus=None, dev=None, max_examples=BUDGET, milestones=(BUDGET,),  # type: ignore[arg-type]
         objective=OBJECTIVE,
     )  # fmt: skip

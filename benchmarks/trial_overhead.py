@@ -63,7 +63,6 @@ def spec_of(
 ) -> TrialSpec:
     """The training run that both take."""
     return TrialSpec(
-        study="overhead",
         trial=name,
         method="gumbel",
         settings={**SETTINGS, **settings},

@@ -36,7 +36,6 @@ def toy_spec(
 ) -> TrialSpec:
     """A trial as ``Study`` asks for it, of a program that reads no corpus."""
     given = {
-        "study": "toy",
         "trial": name,
         "method": "toy",
         "settings": settings,

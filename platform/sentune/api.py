@@ -64,9 +64,8 @@ def tune(
     """Tune a method as its job does, and return the study; the same call resumes it.
 
     Args:
-        method: ``gumbel``, ``gauss``, ``simcse``, ``simcse-pairs``, ``simcse-unsupervised``,
-            ``intersent``, ``invertible``, ``laes`` or ``sif``; or a class of one's own, its
-            address, ``MODULE:CLASS``, or its name among the entry points ``sentune.methods``.
+        method: name of a method, as ``sentune tune --help`` lists them; or a class of one's own,
+            its address, ``MODULE:CLASS``, or its name among the entry points ``sentune.methods``.
         corpus: to train on; None: the one that ships with the package.
         dev: to select on; several in a list, or a mapping from a task to its data.
         test: read once, at the end, for the winner; as ``dev``.

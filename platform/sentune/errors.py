@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sentune.credentials import without_credentials
 
@@ -16,6 +16,10 @@ class SentuneError(Exception):
 
     def __init__(self, *parts: object) -> None:
         super().__init__(*(without_credentials(part) for part in parts))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without ``__init__``, whose arguments are each subclass's own."""
+        return type(self).__new__, (type(self),), {**vars(self), "args": self.args}
 
 
 def first_line(error: BaseException) -> str:
@@ -47,9 +51,6 @@ class InvalidValue(SentuneError, ValueError):
         super().__init__(f"{field}: {value!r} cannot be used; {fix}")
         self.field, self.value, self.fix = field, value, fix
 
-    def __reduce__(self) -> tuple[type[InvalidValue], tuple[str, object, str]]:
-        return type(self), (self.field, self.value, self.fix)
-
 
 class CorpusError(SentuneError):
     """A corpus that cannot be read, with file, line where known, and reason."""
@@ -59,9 +60,6 @@ class CorpusError(SentuneError):
         super().__init__(f"{where}: {reason}")
         self.path, self.reason, self.line = path, reason, line
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return partial(type(self), line=self.line), (str(self.path), self.reason)
-
 
 class DamagedFile(SentuneError):
     """A file that does not hold what was written, with what is wrong and what to do."""
@@ -69,9 +67,6 @@ class DamagedFile(SentuneError):
     def __init__(self, path: str | Path, why: str, fix: str) -> None:
         super().__init__(f"{path}: {why}; {fix}")
         self.path, self.why, self.fix = path, why, fix
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (str(self.path), self.why, self.fix)
 
 
 class TrialFailed(SentuneError):

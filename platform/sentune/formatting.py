@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 from sentune.records import Spent, Spread, TrialState
 
@@ -90,6 +90,11 @@ def setting(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a number; a truth value is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def differences(was: Any, now: Any, path: str = "") -> Iterator[str]:

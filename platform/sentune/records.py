@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from statistics import fmean, stdev
 from typing import Any
 
 
@@ -90,6 +92,12 @@ class Spread:
     sd: float
     values: list[float]
 
+    @classmethod
+    def of(cls, values: list[float]) -> Spread:
+        """Return the spread of a metric's values, one a seed."""
+        sd = stdev(values) if len(values) > 1 else 0.0
+        return cls(mean=fmean(values), sd=sd, values=values)
+
 
 @dataclass(kw_only=True)
 class FinalistRecord:
@@ -105,6 +113,23 @@ class FinalistRecord:
     metrics: dict[str, Spread] = field(default_factory=dict)
     seconds: float = 0.0
     gpu_seconds: float = 0.0
+
+    @classmethod
+    def of(
+        cls, runs: Mapping[int, TrialRecord], attempts: Collection[TrialRecord] = (), **fields: Any
+    ) -> FinalistRecord:
+        """Return a finalist from its complete runs by seed; what all ``attempts`` cost counts."""
+        names = dict.fromkeys(name for run in runs.values() for name in run.metrics)
+        return cls(
+            seeds=[*runs],
+            metrics={
+                name: Spread.of([r.metrics[name] for r in runs.values() if name in r.metrics])
+                for name in names
+            },
+            seconds=sum(run.seconds for run in attempts or runs.values()),
+            gpu_seconds=sum(run.gpu_seconds for run in attempts or runs.values()),
+            **fields,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +147,21 @@ class Spent:
     examples: int = 0
     hours: float = 0.0
     gpu_hours: float = 0.0
+
+    @classmethod
+    def of(
+        cls, trials: Iterable[TrialRecord], finals: Iterable[TrialRecord], hours: float
+    ) -> Spent:
+        """Return what trials and runs of the finals have used up; those that were taken over from
+        other studies were paid for there."""
+        own = [trial for trial in trials if not trial.source]
+        every = [*own, *finals]
+        return cls(
+            trials=len(own),
+            examples=sum(run.examples - run.begun_at for run in every),
+            hours=hours,
+            gpu_hours=sum(run.gpu_seconds for run in every) / 3600,
+        )
 
 
 @dataclass(kw_only=True)

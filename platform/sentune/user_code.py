@@ -13,7 +13,7 @@ import linecache
 import os
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
@@ -64,6 +64,21 @@ def find(address: str, option: str = "class") -> type[Any]:
         raise InvalidValue(option, address, f"it is a {type(kind).__name__}, no class")
     _ship(module)
     return kind
+
+
+def named(group: str, name: str, option: str, known: Iterable[str]) -> Any:
+    """Return what an entry point of a group stands for, or the class of an address.
+
+    Raises:
+        InvalidValue: there is neither, of the option; lists these and the ``known`` names.
+    """
+    plugins = installed(group)
+    if name in plugins:
+        return plugins[name].load()
+    if ":" in name:
+        return find(name, option)
+    listed = ", ".join([*known, *plugins])
+    raise InvalidValue(option, name, f"choose one of {listed}, or MODULE:CLASS")
 
 
 def check_named(address: str) -> None:

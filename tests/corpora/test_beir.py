@@ -108,7 +108,7 @@ def test_bad_queries_and_judgements_are_put_aside(tmp_path: Path) -> None:
     assert corpus.table.to_pylist() == [{"id": "q1", "query": "who purrs?", "relevant": ["p1"]}]
     assert [(Path(row.path).name, row.line, row.reason) for row in corpus.quarantine] == [
         ("test.tsv", 3, "the passage p1 is judged twice for q1"),
-        ("test.tsv", 4, "2 columns where there should be 3"),
+        ("test.tsv", 4, "2 columns where the header has 3"),
         ("test.tsv", 5, "score is no number: 'high'"),
         ("test.tsv", 6, "query-id is empty"),
         ("queries.jsonl", 2, "the query q1 stands on line 1 already"),
@@ -129,5 +129,5 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"corpus\.jsonl: there is no such file"):
         list(passages(f"beir:{path}", Log("0")))
     (path / "qrels" / "test.tsv").write_text("q1\tp1\t1\n")
-    with pytest.raises(CorpusError, match=r"test\.tsv:1: the header is not query-id"):
+    with pytest.raises(CorpusError, match=r"test\.tsv:1: the header lacks query-id"):
         read(f"beir:{path}", Kind.QUERIES)

@@ -127,14 +127,14 @@ def test_simcse_csv_with_quotes_commas_and_line_breaks(tmp_path: Path) -> None:
     assert rows(corpus) == [("A dog, big, runs", 'He said "no"', "two\nlines"), ("d", "e", "f")]
     assert [(b.line, b.reason) for b in corpus.quarantine] == [
         (4, "sent1 is empty"),
-        (5, "2 columns where there should be 3"),
+        (5, "2 columns where the header has 3"),
     ]
 
 
 def test_simcse_csv_with_another_header_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.csv"
     path.write_text("a,b,c\n1,2,3\n")
-    with pytest.raises(CorpusError, match="sent0,sent1,hard_neg is expected"):
+    with pytest.raises(CorpusError, match="the header lacks sent0, sent1, hard_neg"):
         read(f"simcse-csv:{path}", Kind.TRIPLETS)
 
 

@@ -96,7 +96,7 @@ def make_spec(
 ) -> TrialSpec:
     """The training run of a configuration."""
     return TrialSpec(
-        study=NAME, trial=name, method="toy", settings=settings, encoder="",
+        trial=name, method="toy", settings=settings, encoder="",
         corpus=None, dev=None, max_examples=milestones[-1], milestones=milestones,  # type: ignore[arg-type]
         objective=OBJECTIVE, seed=seed,
     )  # fmt: skip

@@ -79,7 +79,6 @@ def make_spec(folder: Path, max_examples: int, dropout: float = 0.1) -> TrialSpe
     tiny = f"builtin:tiny?layers=1&width=16&heads=2&inner=32&dropout={dropout}"
     encoder = prepare(tiny, texts, folder / "encoders")
     return TrialSpec(
-        study="faults",
         trial="0000",
         method="gumbel",
         settings=SETTINGS,

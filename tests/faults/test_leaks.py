@@ -6,7 +6,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,7 @@ def stopped_early(place: Place, trials: int, **config: Any) -> list[TrialState]:
             trials=trials, finalists=0, concurrent=1, retire_after=trials + 1, **config,
         ),
         space,
-        partial(toy_spec, study="leaks"),
+        toy_spec,
         make_program(place.scratch),
         (),
         {},

@@ -97,7 +97,7 @@ def test_a_worker_of_a_fit_in_closed_form_is_killed(place: Place) -> None:
     table = pa.table(pairs, schema=SCHEMAS[Kind.SCORED_PAIRS])
     dev = Corpus(spec="dev", kind=Kind.SCORED_PAIRS, table=table, fingerprint="dev")
     spec = TrialSpec(
-        study="faults", trial="0000", method="sif", settings={"vectors": "made"}, encoder="",
+        trial="0000", method="sif", settings={"vectors": "made"}, encoder="",
         corpus=Held(pa.table({"text": texts})), dev=Held([dev]), max_examples=200,
         milestones=(200,), objective="sts/pearson", readouts={"components": (0, 1, 2)},
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 import time
@@ -16,13 +17,11 @@ from rich.console import Console
 from sentune.cli.cluster import check_cluster
 from sentune.cluster.findings import Finding, findings_of
 from sentune.study.planning import cluster_doctor
-from sentune.study.planning.cluster_doctor import (
-    StudyAddresses,
-    ask_nodes,
-    versions,
-)
+from sentune.study.planning.cluster_doctor import ask_nodes
 
 pytestmark = pytest.mark.cluster
+
+VERSIONS = {"ray": ray.__version__, "python": platform.python_version()}
 
 
 @pytest.fixture(scope="module")
@@ -42,23 +41,21 @@ def test_a_node_that_answers_once_alone_is_left_after_the_stated_time(
 
     monkeypatch.setattr(cluster_doctor, "clock", silent)
     monkeypatch.setattr(cluster_doctor, "CLOCK_PATIENCE", 2.0)
-    (answer,) = ask_nodes(StudyAddresses())
+    (answer,) = ask_nodes({})
     assert answer.trouble == "no second answer within 2 s"
 
 
 def test_a_real_node_answers(cluster: None, tmp_path: Path) -> None:
-    places = StudyAddresses(
-        storage=str(tmp_path / "studies"), optuna=f"sqlite:///{tmp_path}/optuna.db"
-    )
+    places = {"storage": f"{tmp_path}/studies", "Optuna": f"sqlite:///{tmp_path}/optuna.db"}
     [answer] = ask_nodes(places)
-    assert not [found for found in findings_of([answer], **versions()) if not found.ok], answer
+    assert not [found for found in findings_of([answer], **VERSIONS) if not found.ok], answer
     assert answer.reach == {"storage": "", "Optuna": ""}
     assert (answer.cpus, answer.gpus) == (1, answer.gpus_seen)
     low, high = answer.clock
     assert low <= 0 <= high  # driver and node share a clock
     assert not list((tmp_path / "studies").iterdir())
     one_more = replace(answer, gpus=answer.gpus + 1)
-    assert [f.subject for f in findings_of([one_more], **versions()) if not f.ok] == ["GPUs"]
+    assert [f.subject for f in findings_of([one_more], **VERSIONS) if not f.ok] == ["GPUs"]
 
 
 def test_what_the_driver_cannot_write_is_a_cross_of_the_storage(
@@ -68,9 +65,9 @@ def test_what_the_driver_cannot_write_is_a_cross_of_the_storage(
     (tmp_path / "file").write_text("")
     reachable = Finding("reachable", "")
     monkeypatch.setattr(cluster_doctor, "joined", lambda address: [reachable])
-    monkeypatch.setattr(cluster_doctor, "left", lambda: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
     console = Console(record=True, width=300)
-    places = StudyAddresses(storage=f"{tmp_path}/file")
+    places = {"storage": f"{tmp_path}/file"}
     assert not check_cluster("127.0.0.1:1", places, console)
     printed = console.export_text()
     assert printed.count("✗") == 1

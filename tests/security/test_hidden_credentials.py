@@ -19,7 +19,6 @@ import pytest
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue, SentuneError, StudyConflict, TrialFailed
 from sentune.job.artifacts import write_page
-from sentune.job.corpora import read_evaluation
 from sentune.job.families import make_job
 from sentune.job.options import ClosedFormOptions, JobOptions, parse
 from sentune.job.study_files import describe, start_summary
@@ -36,6 +35,7 @@ from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.study_index import StudyPlace
 from sentune.study.store.study_view import StoredRun, StudySnapshot
 from sentune.summary import write_summary
+from sentune.tasks import read_judged
 from sentune.terminal import Terminal
 from sentune.tracking import Tracker
 from tests.report.studies import finished
@@ -124,7 +124,7 @@ def test_a_job_writes_and_says_no_password(place: str, tmp_path: Path) -> None:
     describe(job.config, options, job.space, None)
     reads = TestReads(job.config.folder)
     reads.begin(Winner(run="0000", trial=0), options.test, force=False)
-    reads.identify([corpus.fingerprint for corpus in read_evaluation(options.test)])
+    reads.identify([corpus.fingerprint for corpus in map(read_judged, options.test)])
     write_summary(summary, job.config.folder)
     write_page(summary, str(storage))
     tracker.update(summary)

@@ -302,7 +302,7 @@ def test_a_forged_checkpoint_with_right_checksums_runs_nothing(
     if file != "progress.json":
         sign(forged)
     spec = TrialSpec(
-        study="s", trial="0000", method="gumbel", settings={}, encoder="", corpus=Held(None),
+        trial="0000", method="gumbel", settings={}, encoder="", corpus=Held(None),
         dev=Held([]), max_examples=300, milestones=(100, 300), objective="task/metric",
         directory=str(checkpoints),
     )  # fmt: skip

@@ -53,7 +53,7 @@ def program(log: Path, spec: TrialSpec, group: Group) -> Iterator[Progress]:
 def make_spec(settings: dict, name: str, seed: int, milestones: tuple[int, ...]) -> TrialSpec:
     """The training run of a configuration."""
     return TrialSpec(
-        study="", trial=name, method="toy", settings=settings, encoder="", corpus=None, dev=None,  # type: ignore[arg-type]
+        trial=name, method="toy", settings=settings, encoder="", corpus=None, dev=None,  # type: ignore[arg-type]
         max_examples=BUDGET, milestones=milestones, objective=OBJECTIVE, seed=seed,
     )  # fmt: skip
 

@@ -70,7 +70,7 @@ def spec_of(
 ) -> TrialSpec:
     """Return the training run of a configuration."""
     return TrialSpec(
-        study="toy", trial=name, method="toy", settings=settings, encoder="", seed=seed,
+        trial=name, method="toy", settings=settings, encoder="", seed=seed,
         corpus=None, dev=None, max_examples=milestones[-1], milestones=milestones,  # type: ignore[arg-type]
         objective=OBJECTIVE,
     )  # fmt: skip

@@ -88,7 +88,7 @@ def test_the_program_gets_the_encoder_s_place_on_its_machine(folder: Path) -> No
     shipped = ship(str(folder))
     folder.rename(folder.with_name("moved"))
     spec = TrialSpec(
-        study="s", trial="0", method="gumbel", settings={}, encoder=str(folder), corpus=None,
+        trial="0", method="gumbel", settings={}, encoder=str(folder), corpus=None,
         dev=None, max_examples=1, milestones=(1,), objective="a/b",
     )  # fmt: skip
     (told,) = WithEncoder(program, shipped)(spec, Group.single())

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentune.errors import InvalidValue
-from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
+from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.config import Budget
-from sentune.study.runner.limits import expected_finals, spent_of
+from sentune.study.runner.limits import expected_finals
 from sentune.study.space.objectives import Objective
 
 SCORE, COST = Objective("toy/score"), Objective("toy/cost", "min")
@@ -149,6 +149,7 @@ def test_before_the_first_complete_trial_the_others_tell() -> None:
 
 def test_spent_is_summed_over_trials_and_finalists() -> None:
     records = [trial(0), trial(1, state=TrialState.FAILED, examples=40)]
-    finalist = FinalistRecord(trial=0, settings={}, seeds=[1, 2], gpu_seconds=3572.0)
-    spent = spent_of(records, [finalist], 100, hours=1.5)
-    assert spent == Spent(trials=2, examples=340, hours=1.5, gpu_hours=1.0)
+    finals = [trial(0), trial(1)]
+    finals[1].gpu_seconds += 3600 - sum(run.gpu_seconds for run in (*records, *finals))
+    spent = Spent.of(records, finals, hours=1.5)
+    assert spent == Spent(trials=2, examples=340, hours=1.5, gpu_hours=pytest.approx(1.0))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.filesize import decimal
 
 from sentune.errors import PlanError
 from sentune.io.atomic import StorageError
@@ -26,7 +27,7 @@ from sentune.study.planning.checks import (
     check_writable,
     tracking_silence,
 )
-from sentune.study.planning.plan import Plan, bytes_bound, make_plan, size_of
+from sentune.study.planning.plan import Plan, bytes_bound, make_plan
 from tests.servers import free_port
 from tests.study.test_plan import SPACE
 
@@ -88,7 +89,7 @@ def test_a_disk_that_cannot_hold_the_checkpoints(
     with pytest.raises(PlanError) as refused:
         check_disk(wanted, plan, each)
     assert refused.value.field == "--storage"
-    for told in (size_of(most), f"{free:,} are free", "4 trials at a time", "--keep"):
+    for told in (decimal(most), f"{free:,} are free", "4 trials at a time", "--keep"):
         assert told in refused.value.fix
     run = Path(wanted.folder, "trials", "0000")
     run.mkdir(parents=True)

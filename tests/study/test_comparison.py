@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import stdtr, stdtrit
 
-from sentune.records import FinalistRecord
-from sentune.study.runner.finals import Comparison, compare, spread
+from sentune.records import FinalistRecord, Spread
+from sentune.study.runner.finals import Comparison, compare
 from sentune.study.space.objectives import Objective
 
 SCORE = Objective("toy/score")
@@ -22,7 +22,7 @@ def finalist(
     trial: int, values: Sequence[float], seeds: Sequence[int] | None = None, metric: str = "score"
 ) -> FinalistRecord:
     seeds = list(seeds) if seeds is not None else list(range(1, len(values) + 1))
-    metrics = {f"toy/{metric}": spread(list(values))}
+    metrics = {f"toy/{metric}": Spread.of(list(values))}
     return FinalistRecord(trial=trial, settings={}, seeds=seeds, metrics=metrics)
 
 

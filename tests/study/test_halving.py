@@ -55,7 +55,7 @@ def test_the_best_share_goes_on(values, eta, keep, mode, data):
     verdict = halving.verdict(curves, trial, 10)
     sign = 1 if mode == "max" else -1
     seen = [sign * value for value in values[: trial + 1]]
-    assert verdict.stop is not plain(seen, seen[-1], eta, keep)
+    assert bool(verdict) is not plain(seen, seen[-1], eta, keep)
     assert verdict == halving.verdict(curves, trial, 10)
     later = {number: {10: value} for number, value in enumerate([*values, 5.0, -5.0])}
     assert verdict == halving.verdict(later, trial, 10), "trials that come later change nothing"
@@ -64,8 +64,8 @@ def test_the_best_share_goes_on(values, eta, keep, mode, data):
 def test_only_rungs_compare_and_the_reason_says_with_what():
     halving = Halving(first_rung=10, eta=2, max_examples=40)
     curves = {0: {10: 0.9, 15: 0.9, 40: 0.9}, 1: {10: 0.5, 15: 0.5, 40: 0.5}}
-    assert halving.verdict(curves, 1, 10).stop
-    assert "0.5 at 10 examples" in halving.verdict(curves, 1, 10).reason
-    assert "0.9" in halving.verdict(curves, 1, 10).reason
-    assert not halving.verdict(curves, 1, 15).stop
-    assert not halving.verdict(curves, 1, 40).stop
+    assert halving.verdict(curves, 1, 10)
+    assert "0.5 at 10 examples" in halving.verdict(curves, 1, 10)
+    assert "0.9" in halving.verdict(curves, 1, 10)
+    assert not halving.verdict(curves, 1, 15)
+    assert not halving.verdict(curves, 1, 40)

@@ -100,7 +100,7 @@ def test_trials_without_memory_end_no_model(folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("magic", r"give one of tpe.*grid:NAME, or MODULE:CLASS"),
+        ("magic", r"one of tpe.*grid:NAME, or MODULE:CLASS"),
         ("nowhere:Sampler", "cannot be imported here.*PYTHONPATH"),
         ("mutation:Nothing", "cannot be imported here"),
         ("others:number", "no class"),

@@ -63,9 +63,8 @@ def test_a_verdict_stands_whatever_comes_later(name, mode, curves, data):
         **{len(known) + i: dict.fromkeys(range(100, 901, 100), 5.0 - i) for i in (0, 9)},
     }
     assert verdict == scheduler.verdict(later, trial, examples)
-    assert bool(verdict.reason) is verdict.stop
     if examples not in scheduler.rungs:
-        assert not verdict.stop
+        assert not verdict
 
 
 @given(st.sampled_from(["asha", "hyperband", "median"]), curves_of, st.data())
@@ -76,8 +75,8 @@ def test_less_is_better_where_the_mode_says_so(name, curves, data):
     trial = data.draw(st.sampled_from(sorted(curves)))
     for examples in most.rungs:
         one, other = most.verdict(curves, trial, examples), least.verdict(mirrored, trial, examples)
-        assert one.stop is other.stop
-        assert not (trial == 0 and one.stop)
+        assert bool(one) is bool(other)
+        assert not (trial == 0 and one)
 
 
 def test_a_round_of_hyperband_has_the_brackets_of_the_algorithm():
@@ -103,9 +102,10 @@ def test_brackets_are_blind_to_each_other(curves):
         peers = {n: c for n, c in curves.items() if hyperband.bracket_of(n) == place}
         for examples in hyperband.rungs:
             verdict = hyperband.verdict(curves, trial, examples)
-            assert verdict.stop is hyperband.brackets[place].verdict(peers, trial, examples).stop
-            if verdict.stop:
-                assert f"bracket {place + 1} of 3" in verdict.reason
+            own = hyperband.brackets[place].verdict(peers, trial, examples)
+            assert bool(verdict) is bool(own)
+            if verdict:
+                assert f"bracket {place + 1} of 3" in verdict
                 assert examples in hyperband.brackets[place].rungs
 
 
@@ -120,12 +120,12 @@ def test_the_median_rule_is_viziers(curves, keep):
             ]
             best = max(v for e, v in curve.items() if e <= examples)
             stops = len(averages) >= keep and best < median(averages)
-            assert rule.verdict(curves, trial, examples).stop is stops
+            assert bool(rule.verdict(curves, trial, examples)) is stops
 
 
 def test_reasons_are_in_plain_words():
     curves = {0: {100: 0.5, 200: 0.7}, 1: {100: 0.6, 200: 0.8}, 2: {100: 0.2, 200: 0.3}}
-    said = MedianStopping(first_rung=100, max_examples=900).verdict(curves, 2, 200).reason
+    said = MedianStopping(first_rung=100, max_examples=900).verdict(curves, 2, 200)
     assert said == ("0.3 at best by 200 examples; the median of 2 earlier trials' averages is 0.65")
 
 

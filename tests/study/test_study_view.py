@@ -68,6 +68,13 @@ def test_a_trial_that_found_no_memory_was_not_stopped_early(tmp_path: Path):
     assert [t.state.value for t in seen.snapshot().trials] == ["complete", "pruned", "infeasible"]
 
 
+def test_the_best_trial_holds_every_constraint(tmp_path: Path):
+    broken = trial_of(0.3)
+    broken.system_attrs = {"constraints:train/seconds<=600": 5.0}
+    make_study(tmp_path, trials=(trial_of(0.5), broken), told=TOLD)
+    assert [trial.id for trial in view(tmp_path).snapshot().ranked] == [0]
+
+
 def test_the_totals_are_those_of_the_records(tmp_path: Path):
     make_study(tmp_path)
     seen = view(tmp_path)

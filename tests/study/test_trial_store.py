@@ -250,7 +250,7 @@ def test_a_verdict_that_was_given_stands(tmp_path: Path):
 
     def says(run: object, score: float) -> bool:
         report = Report(examples=100, metrics={OBJECTIVE: score})
-        return store.milestone(run.number, report).stop  # type: ignore[attr-defined]
+        return bool(store.milestone(run.number, report))  # type: ignore[attr-defined]
 
     assert not says(runs[2], 0.1)
     assert not says(runs[0], 0.5)

@@ -99,7 +99,6 @@ def mortal(spec: TrialSpec, group: Group) -> Iterator[Progress]:
 def make_spec(folder: Path, candidate: Candidate, space: SearchSpace = SPACE) -> TrialSpec:
     """The toy's training run of a candidate."""
     return TrialSpec(
-        study="toy",
         trial=candidate.name,
         method="toy",
         settings=candidate.settings,

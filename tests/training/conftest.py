@@ -56,7 +56,6 @@ def make_trial(triplets: Corpus, dev: Corpus, encoder: str, tmp_path: Path) -> M
 
     def make(**changes: Any) -> TrialSpec:
         values: dict[str, Any] = {
-            "study": "tests",
             "trial": "0000",
             "method": "gumbel",
             "settings": {},

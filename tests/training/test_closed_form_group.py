@@ -61,7 +61,7 @@ def fitted(case: str, group: Group, folder: Path) -> dict[str, Any]:
     method, settings = CASES[case]
     axis, grid = GRIDS[method]
     spec = TrialSpec(
-        study="s", trial="0000", method=method, settings={VECTORS: "made", **settings}, encoder="",
+        trial="0000", method=method, settings={VECTORS: "made", **settings}, encoder="",
         corpus=Held(pa.table({"text": sentences(203, 0)})), dev=Held([dev()]), max_examples=203,
         milestones=(203,), objective="sts/pearson", readouts={axis: grid},
     )  # fmt: skip

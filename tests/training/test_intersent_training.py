@@ -29,7 +29,7 @@ FAST: dict[str, Any] = {"learning_rate": 3e-3, "decoder_learning_rate": 3e-3, "a
 
 def validator(training: Any, source: str) -> IntersentValidator:
     spec = TrialSpec(
-        study="s", trial="t", method="intersent", settings={}, encoder=source, corpus=Held(None),
+        trial="t", method="intersent", settings={}, encoder=source, corpus=Held(None),
         dev=Held([]), max_examples=1, milestones=(1,), objective="generation/rouge1",
     )  # fmt: skip
     return recipe_of(Intersent).validator(spec, training, CPU)

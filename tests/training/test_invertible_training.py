@@ -50,7 +50,6 @@ def folder(stories: Corpus, tmp_path_factory: pytest.TempPathFactory) -> str:
 def spec(stories: Corpus, folder: str, tmp_path: Path) -> TrialSpec:
     encoder = WordEncoder(WordTable.load(folder), 16)
     return TrialSpec(
-        study="tests",
         trial="0000",
         method="invertible",
         settings=SETTINGS,

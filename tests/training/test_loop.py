@@ -65,7 +65,6 @@ def test_learns_direction_on_sentences_that_it_has_not_seen(tmp_path: Path) -> N
     texts = [text for column in corpus.table.itercolumns() for text in column.to_pylist()]
     encoder = prepare("builtin:tiny", texts, tmp_path)
     spec = TrialSpec(
-        study="tests",
         trial="0",
         method="gumbel",
         settings={"learning_rate": 1e-3, "warmup": 0.1, "pooling": "mean"},

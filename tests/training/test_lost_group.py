@@ -13,7 +13,7 @@ from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
 
 SPEC = TrialSpec(
-    study="tests", trial="0000", method="gumbel", settings={}, encoder="", corpus=None, dev=None,  # type: ignore[arg-type]
+    trial="0000", method="gumbel", settings={}, encoder="", corpus=None, dev=None,  # type: ignore[arg-type]
     max_examples=96, milestones=(96,), objective="direction/accuracy",
 )  # fmt: skip
 

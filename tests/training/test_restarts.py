@@ -34,7 +34,7 @@ CPU = torch.device("cpu")
 
 def spec(**changes: Any) -> TrialSpec:
     values: dict[str, Any] = {
-        "study": "tests", "trial": "0000", "method": "gumbel", "settings": {"batch_size": 48},
+        "trial": "0000", "method": "gumbel", "settings": {"batch_size": 48},
         "encoder": "", "corpus": None, "dev": None, "max_examples": 96, "milestones": (96,),
         "objective": "direction/accuracy",
     }  # fmt: skip

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -14,13 +14,8 @@ from rich.text import Text
 from typer import Argument, Option
 
 from sentune.cli.options import Group
-from sentune.cluster.findings import Finding, findings_of
 from sentune.errors import InvalidValue
-from sentune.formatting import counted
 from sentune.terminal import plain_table, screen
-
-if TYPE_CHECKING:
-    from sentune.study.planning.cluster_doctor import StudyAddresses
 
 app = Group()
 
@@ -110,23 +105,20 @@ def check(
     tracking: Annotated[str | None, Option(metavar="URI", help="As the job's --tracking.")] = None,
 ) -> None:
     """Ask every node of a cluster whether it is fit for a study. Exit code 1 if one is not."""
-    from sentune.study.planning.cluster_doctor import StudyAddresses
-
-    addresses = StudyAddresses(storage=storage, optuna=optuna, tracking=tracking)
-    if not check_cluster(address, addresses, screen()):
+    places = {"storage": storage, "Optuna": optuna, "tracking": tracking}
+    if not check_cluster(address, places, screen()):
         raise typer.Exit(1)
 
 
-def check_cluster(address: str | None, addresses: StudyAddresses, console: Console) -> bool:
+def check_cluster(address: str | None, places: Mapping[str, str | None], console: Console) -> bool:
     """Print a line for each question, with the fix under a cross; return whether all are ticks."""
-    from sentune.study.planning.cluster_doctor import address_of, job_server
+    from sentune.study.planning.cluster_doctor import address_of, from_within, job_server
 
     where = address_of(address)
     if where.startswith(("http://", "https://")):
-        findings: Sequence[Finding] = job_server(where)
-        note = f"The nodes are asked from within: {SUBMIT} ..."
+        findings, note = job_server(where), f"The nodes are asked from within: {SUBMIT} ..."
     else:
-        findings, note = _from_within(where, addresses)
+        findings, note = from_within(where, places)
     table = plain_table(Column(no_wrap=True), Column(no_wrap=True), "", show_header=False)
     for finding in findings:
         sign = Text("✓", style="green") if finding.ok else Text("✗", style="bold red")
@@ -135,21 +127,3 @@ def check_cluster(address: str | None, addresses: StudyAddresses, console: Conso
     console.print(table)
     console.print(Text(note))
     return all(finding.ok for finding in findings)
-
-
-def _from_within(address: str, addresses: StudyAddresses) -> tuple[list[Finding], str]:
-    """Return what the nodes of a cluster answer, after joining it, and a note."""
-    from sentune.study.planning.cluster_doctor import ask_nodes, joined, left, versions
-
-    findings = joined(address)
-    if not all(finding.ok for finding in findings if finding.subject != "dashboard"):
-        return findings, "The nodes were not asked."
-    try:
-        nodes = ask_nodes(addresses)
-        late = "Nodes that come later are not: ask again while a study runs."
-        return (
-            [*findings, *findings_of(nodes, **versions())],
-            f"{counted(len(nodes), 'node')} asked. {late}",
-        )
-    finally:
-        left()

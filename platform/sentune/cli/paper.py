@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
 from typer import Argument, Option
 
 from sentune.cli.options import Group, key_and_value
@@ -50,6 +51,7 @@ def ls(data: Data = None, instead: Instead = None) -> None:
 
 @app.command("run")
 def run(
+    context: typer.Context,
     name: Annotated[str, Argument(metavar="TABLE", help="As 'sentune paper ls' names it.")],
     data: Data = None,
     instead: Instead = None,
@@ -77,12 +79,7 @@ def run(
     from sentune.report.published import PublishedPlot
 
     from_paper, published = find_published(name)
-    models = {
-        "encoder": encoder,
-        "decoder": decoder,
-        "vectors": vectors,
-        "frequencies": frequencies,
-    }
+    models = {n: context.params[n] for n in ("encoder", "decoder", "vectors", "frequencies")}
     options: dict[str, Any] = {"seed": seed, "gpus_per_worker": gpus_per_worker}
     if storage is not None:
         options["storage"] = storage

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import typer
 from typer import Option
 
 from sentune.cli.options import (
@@ -21,6 +22,7 @@ from sentune.terminal import Terminal, say
 
 
 def train(
+    context: typer.Context,
     method: Annotated[
         str,
         Option(
@@ -81,26 +83,15 @@ def train(
     from sentune.training.local import LocalRun, run_locally
 
     look_here()
-    run = LocalRun(
-        method=method,
-        settings=dict(key_and_value("--set", item, "give key=value") for item in set_ or []),
-        corpus=tuple(corpus or ()),
-        dev=tuple(dev or ()),
-        encoder=encoder,
-        max_examples=max_examples,
-        limit=limit,
-        validate_every=validate_every,
-        objective=objective,
-        seed=seed,
-        references=references,
-        decoder=decoder,
-        vectors=vectors,
-        frequencies=frequencies,
-    )
+    given = context.params | {"corpus": tuple(corpus or ()), "dev": tuple(dev or ())}
+    given = {name: value for name, value in given.items() if name not in ("out", "set_", "workers")}
+    settings = dict(key_and_value("--set", item, "give key=value") for item in set_ or [])
+    run = LocalRun(**given, settings=settings)
     say(f"model: {run_locally(run, out, workers=workers, say=say)}")
 
 
 def linear(
+    context: typer.Context,
     corpus: Annotated[
         str, Option(metavar="FORMAT:PATH", help="Training corpus, read as triplets as SimCSE's.")
     ],
@@ -142,19 +133,7 @@ def linear(
     tests = tuple(key_and_value("--test", text, fix, KINDS) for text in test)
     if not learning_rate > 0:
         raise InvalidValue("--learning-rate", learning_rate, "give a positive number")
-    settings = LinearSettings(
-        batch_size=batch_size, learning_rate=learning_rate, max_length=max_length, seed=seed
-    )
-    result = run_linear(
-        corpus=corpus,
-        encoder=encoder,
-        tests=tests,
-        ambiguous=ambiguous,
-        epochs=epochs,
-        second_epochs=second_epochs,
-        limit=limit,
-        max_examples=max_examples,
-        settings=settings,
-        say=say,
-    )
-    report_results(result, Terminal(), json)
+    own = LinearSettings.model_fields.keys()
+    settings = LinearSettings(**{name: context.params[name] for name in own})
+    given = {n: v for n, v in context.params.items() if n not in {"test", "json", *own}}
+    report_results(run_linear(**given, tests=tests, settings=settings, say=say), Terminal(), json)

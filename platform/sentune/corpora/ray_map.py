@@ -69,11 +69,15 @@ def own_errors() -> Iterator[None]:
         raise
 
 
-def on_worker(work: Callable[..., Found], *arguments: Any) -> Found:
-    """Return ``work(*arguments)`` from a node with CPUs; from here without a cluster."""
+def on_worker(
+    work: Callable[..., Found], *arguments: Any, cpus: float = TASK_CPUS, gpus: float = 0
+) -> Found:
+    """Return ``work(*arguments)`` from a node with CPUs, and the GPU that the driver's machine may
+    lack; from here without a cluster."""
     if not ray.is_initialized():
         return work(*arguments)
-    found: Found = _result(ray.remote(num_cpus=TASK_CPUS)(work).remote(*arguments))
+    task = ray.remote(num_cpus=cpus, num_gpus=gpus)(work)
+    found: Found = _result(task.remote(*arguments))
     return found
 
 

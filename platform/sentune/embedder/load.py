@@ -6,7 +6,7 @@ Legend: N = sentences, d_z = width of a sentence vector, n = of a word vector.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from json import JSONDecodeError
@@ -18,10 +18,9 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from sentune.embedder.embedder import Embedder, device_of
-from sentune.embedder.pretrained import PREFIXES, load_pretrained
+from sentune.embedder.pretrained import PREFIXES, PointEmbedder, load_pretrained
 from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue
-from sentune.geometry.points import Points
 from sentune.io.folders import found_again
 from sentune.io.object_store import on_this_machine
 from sentune.methods import CLOSED_FORM, Invertible
@@ -43,40 +42,7 @@ from sentune.training.model import (
 from sentune.training.settings import TrainingSettings
 
 
-class _PointEmbedder(Embedder):
-    """An embedder whose embeddings are points and that has no reference sentences."""
-
-    def __init__(
-        self, loaded: LoadedClosedForm | LoadedModel, card: str, device: torch.device
-    ) -> None:
-        self.settings, self.readouts, self.card = loaded.settings, loaded.readouts, card
-        self.device, self.references = device, None
-
-    @property
-    def geometry(self) -> Points:
-        return Points()
-
-
-class WordEmbedder(_PointEmbedder):
-    """A fitted method (``fitted``) at one value of its readout: components removed, units."""
-
-    def __init__(self, loaded: LoadedClosedForm, card: str) -> None:
-        super().__init__(loaded, card, torch.device("cpu"))
-        self.fitted, self.value = loaded.method, loaded.value
-
-    @property
-    def name(self) -> str:
-        return self.fitted.name
-
-    def _embed_block(
-        self, sentences: Sequence[str], batch_size: int, advance: Callable[[int], None]
-    ) -> Tensor:
-        found = torch.from_numpy(self.fitted.embed(sentences, self.value))
-        advance(len(sentences))
-        return found
-
-
-class InvertibleEmbedder(_PointEmbedder):
+class InvertibleEmbedder(PointEmbedder):
     """A trained model with an invertible decoder, and its representations.
 
     Attributes:
@@ -88,7 +54,14 @@ class InvertibleEmbedder(_PointEmbedder):
     method: Invertible  # type: ignore[assignment]
 
     def __init__(self, loaded: LoadedModel, card: str, device: str | torch.device | None) -> None:
-        super().__init__(loaded, card, device_of(device))
+        super().__init__(
+            loaded.method.name,
+            self._represented,
+            device_of(device),
+            settings=loaded.settings,
+            readouts=loaded.readouts,
+            card=card,
+        )
         self.method = loaded.method.to(self.device).eval()
         default = TrainingSettings.model_fields["max_length"].default
         self.max_length = int(self.settings.get("max_length") or default)
@@ -138,14 +111,11 @@ class InvertibleEmbedder(_PointEmbedder):
 
         return evaluate_representations(tasks, represent, features=self.features, readouts=readouts)
 
-    def _embed_block(
-        self, sentences: Sequence[str], batch_size: int, advance: Callable[[int], None]
-    ) -> Tensor:
+    def _represented(self, sentences: list[str], batch_size: int) -> Tensor:
         found = self.represent(sentences, batch_size=batch_size)
         if self.representation not in found:
             fix = f"choose among {', '.join(found)}"
             raise InvalidValue("representation", self.representation, fix)
-        advance(len(sentences))
         return found[self.representation]
 
 
@@ -161,7 +131,7 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
     name = str(read_settings(folder)["method"]) if (folder / SETTINGS_FILE).is_file() else ""
     if name in CLOSED_FORM:
-        return WordEmbedder(load_closed_form(folder), text)
+        return _on_words(load_closed_form(folder), text)
     model = _load_trained(folder, on_words=name == Invertible.name)
     if model.tokenizer is None:
         return InvertibleEmbedder(model, text, device)
@@ -173,6 +143,18 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
         card=text,
         references=StoredReferences.load(folder),
         device=device,
+    )
+
+
+def _on_words(loaded: LoadedClosedForm, card: str) -> PointEmbedder:
+    """Return a fitted method at one value of its readout: components removed, units."""
+    return PointEmbedder(
+        loaded.method.name,
+        lambda sentences, _: torch.from_numpy(loaded.method.embed(sentences, loaded.value)),
+        torch.device("cpu"),
+        settings=loaded.settings,
+        readouts=loaded.readouts,
+        card=card,
     )
 
 

@@ -20,7 +20,7 @@ from sentune.encoders.tokenizing import length_sorted_chunks
 from sentune.encoders.transformer import no_progress_bars
 from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.random import KINDS, RandomEncoder
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, first_line
 from sentune.geometry.points import Points
 
 if TYPE_CHECKING:
@@ -59,19 +59,27 @@ class RandomOptions(_Options):
 
 
 class PointEmbedder(Embedder):
-    """An encoder whose vectors are points, compared by their cosine; it was tuned to nothing.
+    """A model whose embeddings are points, compared by their cosine, without reference sentences.
 
     Args:
-        name: of the encoder, as it was asked for.
+        name: of the method, or of an encoder that was tuned to nothing, as it was asked for.
         embed: N sentences and a batch size -> [N, D].
         device: where it computes.
+        settings, readouts, card: as of ``Embedder``.
     """
 
     def __init__(
-        self, name: str, embed: Callable[[list[str], int], Tensor], device: torch.device
+        self,
+        name: str,
+        embed: Callable[[list[str], int], Tensor],
+        device: torch.device,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        readouts: Mapping[str, Any] | None = None,
+        card: str = "",
     ) -> None:
-        self.device, self.references = device, None
-        self.settings, self.readouts, self.card = {"encoder": name}, {}, ""
+        self.device, self.references, self.card = device, None, card
+        self.settings, self.readouts = dict(settings or {"encoder": name}), dict(readouts or {})
         self._name, self._embed = name, embed
 
     @property
@@ -174,8 +182,8 @@ def _sentence_transformer(
             pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode=mode)
             return SentenceTransformer(modules=[transformer, pooling], device=str(device))
     except (OSError, ValueError, TypeError) as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        fix = f"name a folder of an encoder with safetensors, or a name on the hub ({reason})"
+        told = first_line(error)
+        fix = f"name a folder of an encoder with safetensors, or a name on the hub ({told})"
         raise InvalidValue("model", source, fix) from error
 
 

@@ -28,9 +28,6 @@ class CacheError(StorageError):
         SentuneError.__init__(self, f"node {node}: {path}: {why}; {fix}")
         self.path, self.why, self.fix, self.node = path, why, fix, node
 
-    def __reduce__(self) -> tuple[type[CacheError], tuple[str, str, str, str]]:
-        return type(self), (self.path, self.why, self.fix, self.node)
-
 
 DAY, UNUSED_DAYS = 86_400, 30
 """Seconds of a day; days after which a fetched copy that no process asks for is deleted."""

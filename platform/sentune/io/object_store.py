@@ -52,9 +52,6 @@ class StorageError(SentuneError, OSError):
         )
         self.path, self.why, self.fix, self.option = str(path), why, fix, option
 
-    def __reduce__(self) -> tuple[type[StorageError], tuple[str, str, str, str]]:
-        return type(self), (self.path, self.why, self.fix, self.option)
-
 
 def files_at(uri: str) -> tuple[fsspec.AbstractFileSystem, str]:
     """Return the file system of a path or URI, and the path in it.

@@ -23,7 +23,6 @@ from sentune.tasks import (
     ModelTask,
     Task,
     kind_of,
-    read_judged,
     task_and_corpus,
     tasks_for,
 )
@@ -113,15 +112,6 @@ def read_corpora_of(options: AnyOptions) -> AnyOptions:
         elif given:
             named[name] = with_bad_rows(given, options.bad_rows)
     return options.model_copy(update=named)
-
-
-def read_evaluation(specs: Sequence[str], prefer: Kind | None = None) -> tuple[Corpus, ...]:
-    """Read corpora of pairs; of a format with several kinds the preferred one, else labels.
-
-    Args:
-        specs: ``FORMAT:PATH``, or ``TASK=FORMAT:PATH`` for one task.
-    """
-    return tuple(read_judged(spec, prefer=prefer) for spec in specs)
 
 
 def modules_of(corpora: Sequence[Corpus]) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -21,7 +22,7 @@ from sentune.job.options import StudyOptions
 from sentune.study.planning.capacity import available
 from sentune.study.planning.checks import check_services, tracking_silence
 from sentune.study.planning.connect import connected
-from sentune.study.planning.plan import Plan, estimate, make_plan, size_of
+from sentune.study.planning.plan import Plan, estimate, make_plan
 from sentune.terminal import plain_table, print_line
 from sentune.tracking.database import check_tracking_file
 from sentune.tracking.environment import tracking_uri_in
@@ -126,7 +127,7 @@ def _cost(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if cost["gpu_hours"]:
         yield "GPU hours", f"about {cost['gpu_hours']:.3g}"
     yield "CPU hours", f"about {cost['cpu_hours']:.3g}"
-    most, each = size_of(cost["disk_bytes"]), size_of(cost["checkpoint_bytes"])
+    most, each = decimal(cost["disk_bytes"]), decimal(cost["checkpoint_bytes"])
     yield "disk", f"up to {most}, {each} a checkpoint"
     yield "basis", cost["basis"]
 

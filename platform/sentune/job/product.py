@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sentune.corpora.batches import Held
-from sentune.corpora.ray_map import over_cluster, several_machines
+from sentune.corpora.ray_map import on_worker, over_cluster, several_machines
 from sentune.corpora.schema import Corpus
 from sentune.embedder.behaviour import behaviour
 from sentune.embedder.embedder import Embedder
@@ -22,7 +22,6 @@ from sentune.job.corpora import (
     describe,
     needs_references,
     numbered,
-    read_evaluation,
     with_bad_rows,
 )
 from sentune.job.families.base import JobFamily
@@ -34,10 +33,9 @@ from sentune.records import StudySummary
 from sentune.report.behaviour import BEHAVIOUR_FILE
 from sentune.report.paired import HITS_FILE
 from sentune.report.view import ERROR, View, of_subset
-from sentune.study.planning.connect import run_on_worker
 from sentune.study.runner.retention import note_published
 from sentune.summary import read_summary
-from sentune.tasks import Result, tasks_for
+from sentune.tasks import Result, read_judged, tasks_for
 from sentune.tasks.references import References
 from sentune.training.checkpoint_storage import PROGRESS_FILE
 from sentune.training.model import link_to, seal_model
@@ -136,7 +134,8 @@ def check_test(job: JobFamily) -> tuple[Corpus, ...]:
 
 
 def _read_test(job: JobFamily) -> tuple[Corpus, ...]:
-    return read_evaluation(with_bad_rows(job.test, job.options.bad_rows), job.prefer)
+    specs = with_bad_rows(job.test, job.options.bad_rows)
+    return tuple(read_judged(spec, prefer=job.prefer) for spec in specs)
 
 
 def _judge(
@@ -174,7 +173,7 @@ def _where_gpus_are(job: JobFamily, look: Callable[..., Any], folder: Path, *giv
         look: takes a handle of the model's folder, and what is given.
     """
     if gpus := job.config.gpus_per_worker:
-        return run_on_worker(look, ship(str(folder)), *given, gpus=gpus)
+        return on_worker(look, ship(str(folder)), *given, cpus=1, gpus=gpus)
     return look(Held(str(folder)), *given)
 
 

@@ -47,7 +47,7 @@ def best_run(summary: StudySummary) -> FinalistRecord | TrialRecord:
     """Return the winning finalist, or the best trial where no finals were asked for."""
     if summary.winner is not None:
         return summary.finalists[summary.winner]
-    several = [Objective(o["metric"], o["mode"]) for o in summary.objectives]
+    several = [Objective(**objective) for objective in summary.objectives]
     return ranked(summary.trials, several or [Objective(summary.objective, summary.mode)])[0]
 
 

@@ -22,16 +22,14 @@ from sentune.corpora.formats.arrow import MANIFEST as PREPARED
 from sentune.corpora.formats.spec import parse
 from sentune.corpora.schema import Fingerprint, Kind
 from sentune.corpora.tokens import META
-from sentune.credentials import without_credentials
-from sentune.errors import SentuneError
+from sentune.errors import SentuneError, first_line
 from sentune.formatting import counted, differences
 from sentune.io.atomic import read_document
 from sentune.io.checksums import changed, document_checksum
 from sentune.io.folders import checked_manifest
 from sentune.io.object_store import asked, files_at, names_in
 from sentune.job.study_files import MODEL
-from sentune.records import TrialState
-from sentune.study.runner.finals import spread
+from sentune.records import Spread, TrialState
 from sentune.study.space.objectives import ranked
 from sentune.study.store import JOURNAL
 from sentune.study.store.study_index import DESCRIPTION, SUMMARY, StudyPlace
@@ -77,14 +75,14 @@ def verify_study(place: StudyPlace) -> Iterator[Check]:
     except FileNotFoundError:
         pass
     except DAMAGE as error:
-        fault = _words(error)
+        fault = first_line(error)
     yield from _corpora(known.get("corpora", {}), place.description)
     chain = known.get("lineage", {}).get("chain", {})
     yield from _derived(chain.get("derived", {}), folder.rpartition("/")[0])
     try:
         study = StudyView(place).snapshot(driven=True)
     except Exception as error:  # noqa: BLE001  # each kind of database has errors of its own
-        yield _check("trials", place.url, _words(error))
+        yield _check("trials", place.url, first_line(error))
         return
     ended = f"{study.ended:,} of {study.started:,} ended"
     yield _check("trials", place.url, "", ended) if place.url else _absent("trials", JOURNAL)
@@ -111,7 +109,7 @@ def verify_model(folder: str, *, whole: bool = True) -> Iterator[Check]:
     try:
         manifest = _manifest(folder, MANIFEST)
     except DAMAGE as error:
-        yield _check("model", folder, _words(error))
+        yield _check("model", folder, first_line(error))
         return
     if not manifest:
         why = f"{MANIFEST} is missing, as in models of version 0.2.0; run its study again"
@@ -149,7 +147,7 @@ def _corpus(role: str, corpus: Mapping[str, Any], limit: int | None) -> Check:
         for batch in open_rows(plain, kind, limit=limit, bad_rows="100%").batches:
             state.update(batch)
     except DAMAGE as error:
-        return _check(role, spec, _words(error))
+        return _check(role, spec, first_line(error))
     fault = _apart("its fingerprint is", state.hexdigest(), recorded)
     return _check(role, spec, fault, f"{corpus['rows']:,} rows, fingerprint {recorded[:12]}")
 
@@ -166,7 +164,7 @@ def _derived(derived: Mapping[str, str], storage: str) -> Iterator[Check]:
             fault = _apart(f"checksum of {file} is", manifest["checksum"], recorded)
             fault = fault or changed(folder, manifest["files"])
         except DAMAGE as error:
-            fault, manifest = _words(error), {"files": {}}
+            fault, manifest = first_line(error), {"files": {}}
         yield _check(part, named, fault, counted(len(manifest["files"]), "file"))
 
 
@@ -242,7 +240,7 @@ def _finalist(finalist: Mapping[str, Any], study: StudySnapshot) -> str:
         values = [metrics[name] for metrics in seeds if name in metrics]
         if not values or values != over["values"]:
             return str(name)
-        found = spread(values)
+        found = Spread.of(values)
         if not np.allclose(
             [found.mean, found.sd], [over["mean"], over["sd"]], rtol=1e-9, atol=1e-12
         ):
@@ -309,9 +307,3 @@ def _apart(what: str, found: str, recorded: str) -> str:
     if found == recorded:
         return ""
     return f"{what} {found[:12] or 'missing'}, not {recorded[:12] or 'recorded'}"
-
-
-def _words(error: Exception) -> str:
-    """Return the first line of what an error says."""
-    first = str(error).partition("\n")[0]
-    return str(without_credentials(first or type(error).__name__))

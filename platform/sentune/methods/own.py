@@ -19,14 +19,7 @@ def find_own(name: str, known: Iterable[str]) -> type[SentenceMethod]:
     Raises:
         InvalidValue: there is none, or it is no method.
     """
-    plugins = user_code.installed("methods")
-    if name in plugins:
-        kind = plugins[name].load()
-    elif ":" in name:
-        kind = user_code.find(name)
-    else:
-        listed = ", ".join([*known, *plugins])
-        raise InvalidValue("--method", name, f"choose one of {listed}, or MODULE:CLASS")
+    kind = user_code.named("methods", name, "--method", known)
     kind.name = name
     return checked(kind)
 

@@ -116,23 +116,13 @@ class Unavailable(Exception):
     """Data sets that a study needs and that are not there."""
 
 
-def tables() -> list[tuple[str, Paper, PublishedTable]]:
-    """Return name (``gumbelcse/table-2``), paper and table, of all papers."""
-    return [
-        (f"{_slug(paper.paper)}/{_slug(table.name)}", paper, table)
-        for paper in papers()
-        for table in paper.tables
-    ]
-
-
 def every() -> list[tuple[str, Paper, PublishedTable | PublishedPlot]]:
     """Return name (``laes/figure-2``), paper, and table or figure, of all papers by name."""
-    found: list[tuple[str, Paper, PublishedTable | PublishedPlot]] = [
-        (f"{_slug(paper.paper)}/{_slug(plot.name)}", paper, plot)
-        for paper in papers()
-        for plot in paper.plots
-    ]
-    return sorted([*found, *tables()], key=lambda each: each[0])
+    found: list[tuple[str, Paper, PublishedTable | PublishedPlot]] = []
+    for paper in papers():
+        published: tuple[PublishedTable | PublishedPlot, ...] = (*paper.tables, *paper.plots)
+        found += [(f"{_slug(paper.paper)}/{_slug(one.name)}", paper, one) for one in published]
+    return sorted(found, key=lambda each: each[0])
 
 
 def find_published(name: str) -> tuple[Paper, PublishedTable | PublishedPlot]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
+from sentune.formatting import is_number
 from sentune.records import StudySummary
 
 MOST_TICKS = 6
@@ -71,11 +72,6 @@ def axes_of(summary: StudySummary) -> list[Axis]:
         if len({repr(value) for value in values}) > 1:
             axes.append(_axis(name, declared.get(name), values))
     return axes
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a number; a truth value is none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _axis(name: str, dimension: Any, values: list[Any]) -> Axis:

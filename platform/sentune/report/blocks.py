@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
-from sentune.formatting import measured, setting
-from sentune.report.axes import is_number
+from sentune.formatting import is_number, measured, setting
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -18,17 +18,6 @@ Curves: TypeAlias = Mapping[int, Mapping[int, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """Decision whether a trial ends at a rung, with its reason."""
-
-    stop: bool
-    reason: str = ""
-
-
-GOES_ON = Verdict(stop=False)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Scheduler:
     """Runs every trial to its end; a subclass stops some at its rungs.
 
@@ -72,12 +61,12 @@ class Scheduler:
         """The factor that makes more of the objective better."""
         return 1.0 if self.mode == "max" else -1.0
 
-    def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
-        """Return whether a trial goes on past a milestone, in examples.
+    def verdict(self, curves: Curves, trial: int, examples: int) -> str:
+        """Return why a trial ends at a milestone, in examples; empty where it goes on.
 
         Only trials of a smaller number are compared: one that comes later changes no answer.
         """
-        return GOES_ON
+        return ""
 
     def expected(self, trials: int) -> int:
         """Return the examples of a search if each rung stops the share that it aims at."""
@@ -110,9 +99,9 @@ class Halving(Scheduler):
             rung *= self.eta
         return tuple(found)
 
-    def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
+    def verdict(self, curves: Curves, trial: int, examples: int) -> str:
         if examples not in self.rungs:
-            return GOES_ON
+            return ""
         earlier = [curve for number, curve in curves.items() if number <= trial]
         values = (self.sign * curve[examples] for curve in earlier if examples in curve)
         reached = sorted(values, reverse=True)
@@ -120,9 +109,9 @@ class Halving(Scheduler):
         bar = reached[min(places, len(reached)) - 1]
         own = self.sign * curves[trial][examples]
         if own >= bar:
-            return GOES_ON
+            return ""
         kept = f"the best {places} of {len(reached)} go on, from {self.sign * bar:.4g}"
-        return Verdict(stop=True, reason=f"{self.sign * own:.4g} at {examples:,} examples; {kept}")
+        return f"{self.sign * own:.4g} at {examples:,} examples; {kept}"
 
     def expected(self, trials: int) -> int:
         return cascade(trials, self.milestones, self.eta)
@@ -168,12 +157,12 @@ class Hyperband(Halving):
         """Return the place of a trial's bracket in ``brackets``."""
         return self._turns[trial % len(self._turns)]
 
-    def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
+    def verdict(self, curves: Curves, trial: int, examples: int) -> str:
         bracket = self.bracket_of(trial)
         peers = {number: c for number, c in curves.items() if self.bracket_of(number) == bracket}
         said = self.brackets[bracket].verdict(peers, trial, examples)
         where = f"bracket {bracket + 1} of {len(self.brackets)}"
-        return Verdict(stop=True, reason=f"{said.reason} ({where})") if said.stop else GOES_ON
+        return f"{said} ({where})" if said else ""
 
     def expected(self, trials: int) -> int:
         number = [self.bracket_of(trial) for trial in range(trials)]
@@ -198,10 +187,10 @@ class MedianStopping(Scheduler):
     def milestones(self) -> tuple[int, ...]:
         return (*range(self.first_rung, self.max_examples, self.first_rung), self.max_examples)
 
-    def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
+    def verdict(self, curves: Curves, trial: int, examples: int) -> str:
         """Compare the best value so far with the earlier trials' averages up to this rung."""
         if examples not in self.rungs:
-            return GOES_ON
+            return ""
         until = {
             number: [value for at, value in curve.items() if at <= examples]
             for number, curve in curves.items()
@@ -209,14 +198,14 @@ class MedianStopping(Scheduler):
         }
         own = until.pop(trial)
         if len(until) < max(self.keep, 1):
-            return GOES_ON
+            return ""
         usual = median(fmean(values) for values in until.values())
         best = self.sign * max(self.sign * value for value in own)
         if self.sign * best >= self.sign * usual:
-            return GOES_ON
+            return ""
         told = f"{best:.4g} at best by {examples:,} examples"
         others = f"the median of {len(until)} earlier trials' averages is {usual:.4g}"
-        return Verdict(stop=True, reason=f"{told}; {others}")
+        return f"{told}; {others}"
 
     def expected(self, trials: int) -> int:
         # every second trial ends at the first rung that compares

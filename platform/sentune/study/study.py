@@ -20,9 +20,8 @@ from sentune.study.config import StudyConfig, objectives_of
 from sentune.study.fork import fork_from, place_of_trials, refuse_foreign_trials
 from sentune.study.planning.capacity import WORKER_CPUS, available
 from sentune.study.planning.plan import make_plan, searched
-from sentune.study.readout_tables import keep_tables
 from sentune.study.runner.finals import Finals, compare
-from sentune.study.runner.limits import Alone, Limits, Why, spent_of
+from sentune.study.runner.limits import Alone, Limits, Why
 from sentune.study.runner.population import Population
 from sentune.study.runner.prewarm import Prewarm
 from sentune.study.runner.retention import Retention
@@ -259,7 +258,7 @@ class Study:
                 first=config.sampler.partition(":")[0] != "grid",
             )
         known = {run_name(trial.id): trial for trial in self.store.records()}
-        keep_tables(self.view, self.config, known)
+        self.retention.keep_tables(self.view, known)
         self.retention.apply()
         self._changed()
         return self._run(self.store, source, limits)
@@ -268,7 +267,7 @@ class Study:
         """Train the best trials again from fresh seeds; None where that did not come to an end."""
         study = self._open(self.config.name + FINALS)
         finals = Finals(study=study, store=self.store, config=self.config)
-        keep_tables(self.view, self.config, finals.runs())
+        self.retention.keep_tables(self.view, finals.runs())
         self.retention.finals = finals
         limits.begin_finals(sum(run.gpu_seconds for run in finals.store.records()) / 3600)
         whole = self._run(finals.store, finals.source, limits)
@@ -321,7 +320,7 @@ class Study:
             name = name_of(run)
             if store is not self.store and record.state is not TrialState.COMPLETE:
                 logger.warning("%s failed: %s", name, record.reason)
-            keep_tables(self.view, self.config, {name: record})
+            self.retention.keep_tables(self.view, {name: record})
             self.retention.apply()
         self._changed()
 
@@ -339,6 +338,7 @@ class Study:
         """Return the outcome from the store; without finals where they did not come to an end."""
         trials, several = self.store.records(), len(self.objectives) > 1
         finalists = finals.records() if finals is not None else []
+        runs = finals.store.records() if finals is not None else []
         state, reason = self._ending(trials, limits, finals)
         comparison = compare(finalists, self.store.first)
         front = pareto_front(trials, self.objectives) if several else []
@@ -350,7 +350,7 @@ class Study:
             best_run=finals.winning_run() if finals is not None else None,
             best_checkpoint=finals.best_checkpoint() if finals is not None else None,
             reason=reason,
-            spent=spent_of(trials, finalists, self.store.budget, limits.used().hours),
+            spent=Spent.of(trials, runs, limits.used().hours),
             front=[trial.id for trial in front],
             verdict=comparison.verdict if comparison is not None else "",
             comparison=comparison.to_dict() if comparison is not None else {},

@@ -74,16 +74,7 @@ def find_own(name: str, option: str = "task") -> type[Any]:
     Raises:
         InvalidValue: there is none, or the class is no task.
     """
-    plugins = user_code.installed("tasks")
-    if name in OWN:
-        kind = OWN[name]
-    elif name in plugins:
-        kind = plugins[name].load()
-    elif ":" in name:
-        kind = user_code.find(name, option)
-    else:
-        listed = ", ".join([*TASKS, *OWN, *plugins])
-        raise InvalidValue(option, name, f"choose one of {listed}, or MODULE:CLASS")
+    kind = OWN.get(name) or user_code.named("tasks", name, option, [*TASKS, *OWN])
     if getattr(kind, "reads", None) is None:
         raise InvalidValue(option, name, "put @sentune.task(NAME, kind=...) before its class")
     return kind

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from sentune.credentials import without_credentials
 from sentune.errors import Overtaken
 from sentune.io.checksums import checksums, damage, document_checksum
-from sentune.readouts.sweep import sweeps_among
 from sentune.training.checkpoint_storage import (
     DAMAGED,
     FOREIGN,
@@ -285,12 +284,6 @@ def _is_checkpoint(name: str) -> bool:
 
 _Pick = Callable[[Mapping[str, SavedProgress]], str | None]
 """Of the checkpoints by name, oldest first, the one that is wanted."""
-
-
-def sweeps_in(directory: str) -> dict[str, Any]:
-    """Tables of the sweeps at a trial's best checkpoint; none where it has no checkpoint."""
-    saved = CheckpointStore(directory).best_progress()
-    return sweeps_among(saved.tables) if saved is not None else {}
 
 
 def _newest(stored: Mapping[str, SavedProgress]) -> str | None:

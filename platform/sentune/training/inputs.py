@@ -33,6 +33,9 @@ LEARNED = 1_000_000
 """Sentences of a corpus, from its beginning, that built-in encoders, decoders and word vectors
 learn their words from."""
 
+PRETRAINED = {"encoder", "decoder", "vectors", "frequencies"}
+"""Options that name what a method is built from; each has some of them."""
+
 STORIES = ("builtin:stories", ("builtin:similarity",))
 """What methods on word vectors are trained on and judged on."""
 

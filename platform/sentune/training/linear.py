@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,12 +21,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from transformers import AutoTokenizer
 
 from sentune.corpora.formats import read
 from sentune.corpora.schema import Corpus, Kind
-from sentune.encoders import TextEncoder, load, prepare
-from sentune.errors import InvalidValue, TrialFailed
+from sentune.encoders import TextEncoder, Tokenizer, load, prepare
+from sentune.errors import TrialFailed
 from sentune.methods.base import Settings
 from sentune.readouts.three_way import (
     CLASSES,
@@ -73,19 +71,12 @@ class ClassifiedPairs:
     classes: Classes
 
 
-class PairTokenizer:
-    """The tokenizer of an encoder folder, for pairs of at most ``max_length`` tokens.
-
-    Raises:
-        InvalidValue: it has no padding token.
-    """
+class PairTokenizer(Tokenizer):
+    """The tokenizer of an encoder folder, for pairs of at most ``max_length`` tokens."""
 
     def __init__(self, folder: str, max_length: int) -> None:
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        super().__init__(folder)
         self._max_length = max_length
-        if self._tokenizer.pad_token_id is None:
-            fix = "name an encoder whose tokenizer has a padding token"
-            raise InvalidValue("--encoder", folder, fix)
 
     def parts(self, pairs: Pairs, device: torch.device) -> Iterator[tuple[Classes, Inputs]]:
         """Yield the pairs, the longest first, as many of like length as go through together.

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import distributed
@@ -39,7 +39,7 @@ from sentune.training.closed_form_model import (
     export_closed_form,
 )
 from sentune.training.group import Group
-from sentune.training.inputs import BUILTIN, STORIES, InputMaker, word_table
+from sentune.training.inputs import BUILTIN, PRETRAINED, STORIES, InputMaker, word_table
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint, link_to, seal_model
 from sentune.training.model_card import HUB
@@ -91,16 +91,9 @@ class LocalRun:
         return CLOSED_FORM[self.method] if self.method in CLOSED_FORM else find(self.method)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Trial:
-    """A run as its one trial.
-
-    Attributes:
-        spec: of the trial.
-        program: that runs it.
-        inputs: fingerprint -> manifest of the folder in the cache, of what it is trained on.
-        export: writes the model of a checkpoint into a folder; takes readouts and card too.
-    """
+class _Trial(NamedTuple):
+    """A run as its one trial: fingerprint -> manifest in the cache of what it is trained on, and a
+    function that writes the model of a checkpoint into a folder."""
 
     spec: TrialSpec
     program: Program
@@ -160,14 +153,7 @@ def _trained(run: LocalRun, out: Path) -> _Trial:
     settings, weights = apart(spec.settings, weight_names(run.corpus))
     _, training = split(settings, kind)
     maker = InputMaker(max_length=training.max_length, cache=out / "cache", limit=run.limit)
-    made = maker.inputs(
-        kind,
-        run.corpus,
-        encoder=run.encoder,
-        decoder=run.decoder,
-        vectors=run.vectors,
-        frequencies=run.frequencies,
-    )
+    made = maker.inputs(kind, run.corpus, **{name: getattr(run, name) for name in PRETRAINED})
     sources = [SharedSource(tokens.load()) for tokens in made.tokens]
     references = None
     if REFERENCES in kind.readouts:
@@ -188,7 +174,7 @@ def _trained(run: LocalRun, out: Path) -> _Trial:
     )
     export = partial(export_checkpoint, method=run.method, settings=settings, encoder=made.folder)
     inputs = {tokens.fingerprint: tokens.path / META for tokens in made.tokens}
-    return _Trial(spec=spec, program=train, inputs=inputs, export=export)
+    return _Trial(spec, train, inputs, export)
 
 
 def _fitted(run: LocalRun, out: Path) -> _Trial:
@@ -208,7 +194,7 @@ def _fitted(run: LocalRun, out: Path) -> _Trial:
     program = partial(fit_and_sweep, words={settings[VECTORS]: Held(words)})
     export = partial(export_closed_form, words=words, settings=settings, objective=spec.objective)
     inputs = {corpus.fingerprint: Path(corpus.manifest_file)}
-    return _Trial(spec=spec, program=program, inputs=inputs, export=export)
+    return _Trial(spec, program, inputs, export)
 
 
 def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
@@ -216,7 +202,6 @@ def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
     prefer = Kind.SCORED_PAIRS if run.method in CLOSED_FORM else None
     readouts = {readout.name: readout for readout in known}
     return TrialSpec(
-        study=out.name,
         trial="local",
         method=run.method,
         settings={n: v for n, v in run.settings.items() if n not in readouts},
@@ -288,14 +273,14 @@ def _follow(trial: _Trial, group: Group, say: Say) -> None:
 
 
 def _card(run: LocalRun, best: SavedProgress, dev: list[Corpus]) -> dict[str, dict[str, Any]]:
-    trained = {"corpus": ", ".join(run.corpus), "seed": run.seed}
-    on_words = run.kind.kind is Kind.ADJACENT_SENTENCES or run.method in CLOSED_FORM
-    trained |= {"vectors": run.vectors} if on_words else {"encoder": run.encoder}
-    if run.kind.kind is Kind.OPERATIONS:
-        trained |= {"decoder": run.decoder}
+    kind, judged = run.kind.kind, {corpus.spec: corpus.fingerprint for corpus in dev}
+    on_words = kind is Kind.ADJACENT_SENTENCES or run.method in CLOSED_FORM
+    names = ["vectors" if on_words else "encoder", *(["decoder"] * (kind is Kind.OPERATIONS))]
+    trained = {name: getattr(run, name) for name in names}
+    corpus = ", ".join(run.corpus)
     hub = {
         "encoder": trained.get("encoder", ""),
-        "corpora": {"corpus": ", ".join(run.corpus), "dev": ", ".join(c.spec for c in dev)},
+        "corpora": {"corpus": corpus, "dev": ", ".join(judged)},
         "split": "dev",
         "metrics": {n: v for n, v in best.metrics.items() if not n.startswith("train/")},
     }
@@ -303,8 +288,10 @@ def _card(run: LocalRun, best: SavedProgress, dev: list[Corpus]) -> dict[str, di
         HUB: hub,
         "Metrics on the development corpora": best.metrics,
         "Lineage": {
+            "corpus": corpus,
+            "seed": run.seed,
             **trained,
             "examples": best.examples,
-            "dev": {corpus.spec: corpus.fingerprint for corpus in dev},
+            "dev": judged,
         },
     }

@@ -52,7 +52,6 @@ class TrialSpec:
             False). Launchers set it; callers that wait for milestones alone do without.
     """
 
-    study: str
     trial: str
     method: str
     settings: Mapping[str, Any]

@@ -92,16 +92,10 @@ def corpus_file(text: str) -> str:
 def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
     """Return query -> its relevant passages. The lines are no rows, which ``read`` counts."""
     path, relevant, judged = _judgements(spec), dict[str, list[str]](), set()
-    source = ApartLog(log).lines(path)
-    if next(source, (1, ""))[1].split("\t") != _HEADER:
-        raise CorpusError(path, f"the header is not {', '.join(_HEADER)}, tab-separated", line=1)
-    for line, text in source:
+    for line, fields in ApartLog(log).headed(path, *_HEADER):
         with log.checks(path, line):
-            fields = text.split("\t")
-            if len(fields) != len(_HEADER):
-                raise BadFieldError(f"{len(fields)} columns where there should be {len(_HEADER)}")
-            query, passage = (sentence(fields[i], _HEADER[i]) for i in (0, 1))
-            score = number(fields[2], "score")
+            query, passage = (sentence(fields[name], name) for name in _HEADER[:2])
+            score = number(fields["score"], "score")
             if (query, passage) in judged:
                 raise BadFieldError(f"the passage {passage} is judged twice for {query}")
             judged.add((query, passage))

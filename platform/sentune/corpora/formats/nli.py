@@ -9,7 +9,7 @@ from typing import Any
 from sentune.corpora.formats.reading import BadFieldError, Log, Row, check_label, number, sentence
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import LABELS
-from sentune.errors import CorpusError, InvalidValue
+from sentune.errors import InvalidValue
 
 OPTIONS = {
     "votes": "labels that so many annotators gave, of rows that several annotated; 2 in GumbelCSE",
@@ -117,20 +117,13 @@ def sick_scores(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def simcse(spec: Spec, log: Log) -> Iterator[Row]:
-    """Triplets of a CSV file with the header ``sent0,sent1,hard_neg``.
+    """Triplets of a CSV file with the columns ``sent0``, ``sent1`` and ``hard_neg``.
 
     The line of a bad row is the last one that it covers.
     """
-    source = log.records(spec.path)
-    _, header = next(source, (1, []))
-    if tuple(header) != _TRIPLET:
-        reason = f"the header is {','.join(header)} where {','.join(_TRIPLET)} is expected"
-        raise CorpusError(spec.path, reason, line=1)
-    for line, fields in source:
+    for line, fields in log.headed(spec.path, *_TRIPLET, csv_of=","):
         with log.checks(spec.path, line):
-            if len(fields) != len(_TRIPLET):
-                raise BadFieldError(f"{len(fields)} columns where there should be {len(_TRIPLET)}")
-            yield tuple(sentence(value, name) for value, name in zip(fields, _TRIPLET, strict=True))
+            yield tuple(sentence(fields[name], name) for name in _TRIPLET)
 
 
 def in_order(labels: object) -> list[str]:

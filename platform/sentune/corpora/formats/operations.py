@@ -12,8 +12,6 @@ from sentune.corpora.formats.reading import (
     BadFieldError,
     Log,
     Row,
-    by_name,
-    check_header,
     parsed,
     sentence,
 )
@@ -127,12 +125,8 @@ def quora(spec: Spec, log: Log) -> Iterator[Row]:
     The others are counted as ``no_duplicates``. Fields may be quoted and then hold line breaks;
     the line of a bad row is the last one that it covers.
     """
-    source = log.records(spec.path, delimiter="\t", strict=True)
-    line, header = next(source, (1, []))
-    check_header(spec.path, header, _QUORA, line)
-    for line, values in source:
+    for line, fields in log.headed(spec.path, *_QUORA, csv_of="\t", strict=True):
         with log.checks(spec.path, line):
-            fields = by_name(header, values)
             first, target = (sentence(fields[name], name) for name in _QUORA[:2])
             if fields["is_duplicate"] == "1":
                 yield "reconstruction", first, None, target

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -141,30 +141,39 @@ class Log:
                 self.quarantine(path, line, f"{count} where there should be {wanted}")
 
     def headed(
-        self, path: str, *needed: str | tuple[str, ...]
+        self, path: str, *needed: str | tuple[str, ...], csv_of: str = "", strict: bool = False
     ) -> Iterator[tuple[int, dict[str, str]]]:
         """Yield numbered rows below a header, by its names, with tabs between, quotes literal.
+
+        With ``csv_of``, a delimiter, the file is CSV: fields may be quoted and hold line breaks,
+        and a row has the number of the last line that it covers. Blank lines between rows are
+        counted and left out. A row that is no CSV goes to quarantine, or is a ``CorpusError`` where
+        that is ``strict``: a quote that is never closed swallows the rows behind it.
 
         Raises:
             CorpusError: the header lacks a name of ``needed``, of a tuple all names.
         """
-        source = self.lines(path)
-        header = next(source, (1, ""))[1].split("\t")
+        source = (
+            self._records(path, csv_of, strict=strict)
+            if csv_of
+            else ((line, text.split("\t")) for line, text in self.lines(path))
+        )
+        line, header = next(source, (1, [""]))
         self.counts["read"] -= 1
-        check_header(path, header, needed)
-        for line, text in source:
+        choices = [(name,) if isinstance(name, str) else name for name in needed]
+        if missing := [" or ".join(names) for names in choices if not set(names) & set(header)]:
+            raise CorpusError(path, f"the header lacks {', '.join(missing)}", line=line)
+        for line, values in source:
             with self.checks(path, line):
-                yield line, by_name(header, text.split("\t"))
+                if len(values) != len(header):
+                    reason = f"{len(values)} columns where the header has {len(header)}"
+                    raise BadFieldError(reason)
+                yield line, dict(zip(header, values, strict=True))
 
-    def records(
-        self, path: str, *, delimiter: str = ",", strict: bool = False
+    def _records(
+        self, path: str, delimiter: str, *, strict: bool
     ) -> Iterator[tuple[int, list[str]]]:
-        """Yield the records of a CSV file, the header first, each with the last line it covers.
-
-        Records are counted, not lines, and not the header. Blank lines between records are counted
-        and left out. A record that is no CSV goes to quarantine, or is a ``CorpusError`` where that
-        is ``strict``: a quote that is never closed swallows the records behind it.
-        """
+        """The records of a CSV file, which are counted, each with the last line it covers."""
         position = 0
 
         def rows() -> Iterator[str]:
@@ -175,7 +184,6 @@ class Log:
                 yield content + "\n"
 
         reader = csv.reader(rows(), delimiter=delimiter)
-        self.counts["read"] -= 1
         while True:
             try:
                 fields = next(reader)
@@ -267,22 +275,6 @@ def parsed(text: str) -> Any:
         raise BadFieldError(f"no JSON: {error.msg} at {place}") from None
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 100,000 brackets
         raise BadFieldError(f"no usable JSON: {error}") from None
-
-
-def check_header(
-    path: str, header: Collection[str], needed: Collection[str | tuple[str, ...]], line: int = 1
-) -> None:
-    """Refuse a header without the names that are needed; of a tuple, one is."""
-    choices = [(name,) if isinstance(name, str) else name for name in needed]
-    if missing := [" or ".join(names) for names in choices if not set(names) & set(header)]:
-        raise CorpusError(path, f"the header lacks {', '.join(missing)}", line=line)
-
-
-def by_name(header: list[str], values: list[str]) -> dict[str, str]:
-    """Return a row by the names of its header; refuse one of another width."""
-    if len(values) != len(header):
-        raise BadFieldError(f"{len(values)} columns where the header has {len(header)}")
-    return dict(zip(header, values, strict=True))
 
 
 def sentence(value: object, name: str) -> str:

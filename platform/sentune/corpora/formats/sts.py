@@ -15,8 +15,6 @@ from sentune.corpora.formats.reading import (
     BadFieldError,
     Log,
     Row,
-    by_name,
-    check_header,
     names_in,
     number,
     sentence,
@@ -131,14 +129,9 @@ def csts(spec: Spec, log: Log) -> Iterator[Row]:
         CorpusError: a column is missing, or ``labels`` is damaged or has rows of another file.
     """
     again = _labels(spec.options["labels"]) if "labels" in spec.options else None
-    source = log.records(spec.path)
-    line, header = next(source, (1, []))
-    check_header(spec.path, header, _COLUMNS, line)
-    rows = 0
-    for place, (line, values) in enumerate(source):
-        rows += 1
+    for line, fields in log.headed(spec.path, *_COLUMNS, csv_of=","):
+        place = log.counts["read"] - log.counts["blank"] - 1
         with log.checks(spec.path, line):
-            fields = by_name(header, values)
             texts = [sentence(fields[name], name) for name in _COLUMNS[:3]]
             score = _score(fields["label"]) if again is None else again.get(place)
             if score is None:
@@ -147,6 +140,7 @@ def csts(spec: Spec, log: Log) -> Iterator[Row]:
                 log.counts["unscored"] += 1
             else:
                 yield *texts, score
+    rows = log.counts["read"] - log.counts["blank"]
     if again and max(again) >= rows:
         reason = f"it labels row {max(again)}, but {spec.path} has {rows} rows, numbered from 0"
         raise CorpusError(spec.options["labels"], reason)

@@ -27,7 +27,6 @@ from sentune.job.corpora import (
     needs_references,
     numbered,
     read_corpora_of,
-    read_evaluation,
 )
 from sentune.job.options import StudyOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, ship
@@ -40,6 +39,7 @@ from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.study_index import read_json
 from sentune.study.study import MakeSpec
+from sentune.tasks import read_judged
 from sentune.tasks.references import References
 from sentune.training.inputs import InputMaker
 from sentune.training.trial import Opens, Program, TrialSpec
@@ -118,7 +118,8 @@ class JobFamily(ABC):
     def dev(self) -> tuple[Corpus, ...]:
         """The corpora that are selected on, which are short."""
         builtin = [f"{name}?split=dev" for name in self.builtin]
-        return read_evaluation(self.options.dev or builtin, self.prefer)
+        specs = self.options.dev or builtin
+        return tuple(read_judged(spec, prefer=self.prefer) for spec in specs)
 
     @abstractmethod
     def check(self) -> None:
@@ -233,7 +234,6 @@ class JobFamily(ABC):
             values, grids = space.apart({**space.fixed, **settings})
             corpus, kept = self.handle(values, corpora)
             return TrialSpec(
-                study=config.name,
                 trial=name,
                 method=space.method,
                 settings=kept,

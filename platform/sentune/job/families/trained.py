@@ -32,15 +32,12 @@ from sentune.study.planning.probe import checkpoint_size, probe_training
 from sentune.study.space.domains import Dimension, Integer, Uniform, Value
 from sentune.study.space.space import SearchSpace
 from sentune.terminal import print_line
-from sentune.training.inputs import BUILTIN, InputMaker, Inputs, check_word_table
+from sentune.training.inputs import BUILTIN, PRETRAINED, InputMaker, Inputs, check_word_table
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import recipe_of
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.trial import Opens, Program, TrialSpec
-
-PRETRAINED = {"encoder", "decoder", "vectors", "frequencies"}
-"""Options that name what a method is built from; each has some of them."""
 
 PROBED_ROWS = 20_000
 """Rows of a corpus that a probe reads; whole shards are read, so there may be more."""

@@ -20,6 +20,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 import sqlalchemy
+from rich.filesize import decimal
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -28,7 +29,7 @@ from sentune.errors import PlanError, named
 from sentune.io.atomic import StorageError, check_storage
 from sentune.io.sqlite_file import damage_in, sqlite_path
 from sentune.study.config import StudyConfig
-from sentune.study.planning.plan import Plan, bytes_bound, size_of
+from sentune.study.planning.plan import Plan, bytes_bound
 
 T = TypeVar("T")
 
@@ -89,7 +90,7 @@ def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
         check_storage(config.storage, max(0, most - sum(file.stat().st_size for file in files)))
     except StorageError as error:
         fix = (
-            f"checkpoints of {size_of(checkpoint_bytes)} take up to {size_of(most)} "
+            f"checkpoints of {decimal(checkpoint_bytes)} take up to {decimal(most)} "
             f"({plan.concurrent} trials at a time, {config.keep} kept, {plan.finalists} runs of "
             f"the finals), and {error.why}; give fewer --concurrent, --keep or --finalists, or "
             "another --storage"

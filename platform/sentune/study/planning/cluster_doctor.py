@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,10 +27,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from sentune.cluster.findings import Finding, NodeAnswer
+from sentune.cluster.findings import Finding, NodeAnswer, findings_of
 from sentune.code import Code, CodeMismatch, compare, loaded_code
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, PlanError, last_line
+from sentune.formatting import counted
 from sentune.io.atomic import read_document, write_document
 from sentune.io.object_store import StorageError, files_at
 from sentune.study.planning.checks import check_database, check_writable, http_answer
@@ -99,9 +100,18 @@ def joined(address: str) -> list[Finding]:
     return [reached, Finding("dashboard", f"{url}, on an open address", fix)]
 
 
-def left() -> None:
-    """Leave the cluster, which goes on."""
-    ray.shutdown()
+def from_within(address: str, places: Mapping[str, str | None]) -> tuple[list[Finding], str]:
+    """Return what the nodes of a cluster answer, after joining it, and a note."""
+    findings = joined(address)
+    if not all(finding.ok for finding in findings if finding.subject != "dashboard"):
+        return findings, "The nodes were not asked."
+    try:
+        nodes = ask_nodes(places)
+    finally:
+        ray.shutdown()
+    findings += findings_of(nodes, ray=ray.__version__, python=platform.python_version())
+    late = "Nodes that come later are not: ask again while a study runs."
+    return findings, f"{counted(len(nodes), 'node')} asked. {late}"
 
 
 def job_server(address: str) -> list[Finding]:
@@ -130,24 +140,18 @@ def job_server(address: str) -> list[Finding]:
     return [reached, Finding("authentication", "with the token, and not without"), ray_version]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StudyAddresses:
-    """Addresses of a study's files, trials and runs; None: not asked about."""
+def ask_nodes(places: Mapping[str, str | None]) -> list[NodeAnswer]:
+    """Return an answer of every node that is up, the head first; silence is an answer, too.
 
-    storage: str | None = None
-    optuna: str | None = None
-    tracking: str | None = None
-
-
-def ask_nodes(addresses: StudyAddresses) -> list[NodeAnswer]:
-    """Return an answer of every node that is up, the head first; silence is an answer, too."""
+    Args:
+        places: ``storage``, ``Optuna`` and ``tracking`` -> its address; None: it is not tried.
+    """
     nodes = sorted((n for n in ray.nodes() if n["Alive"]), key=lambda n: not _is_head(n))
-    places = {"Optuna": addresses.optuna, "tracking": addresses.tracking}
-    unwritable = {}
+    tried, unwritable = {name: place for name, place in places.items() if place}, {}
     with ExitStack() as later:
-        if addresses.storage is not None:
+        if storage := tried.pop("storage", None):
             try:
-                places["storage"] = later.enter_context(marked(addresses.storage))
+                tried["storage"] = later.enter_context(marked(storage))
             except (PlanError, StorageError) as error:  # then no node can look for it
                 unwritable = {"storage": f"the driver cannot write it: {error}"}
         inspect = ray.remote(num_cpus=0, max_retries=0)(inspected)
@@ -161,8 +165,8 @@ def ask_nodes(addresses: StudyAddresses) -> list[NodeAnswer]:
             )
             reached = {
                 name: place
-                for name, place in places.items()
-                if place and (name == "storage" or _is_head(node) or not on_loopback(place))
+                for name, place in tried.items()
+                if name == "storage" or _is_head(node) or not on_loopback(place)
             }
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             task = inspect.options(scheduling_strategy=there)
@@ -230,11 +234,6 @@ def inspected(known: NodeAnswer, driver: Code, places: Mapping[str, str]) -> Nod
         gpus_seen=torch.cuda.device_count(),
         reach={**known.reach, **reach},
     )
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Ray and Python in this process."""
-    return {"ray": ray.__version__, "python": platform.python_version()}
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -77,13 +77,6 @@ def join(address: str, **others: Any) -> Any:
         log_to_driver=False,
         **others,
     )
-
-
-def run_on_worker(function: Callable[..., Any], *arguments: Any, gpus: float = 0) -> Any:
-    """Return ``function(*arguments)`` from a process with a trial's resources, such as the GPU that
-    the driver's machine lacks."""
-    task = ray.remote(num_cpus=1, num_gpus=gpus)(function)
-    return ray.get(task.remote(*arguments))
 
 
 def token() -> str:

@@ -253,13 +253,3 @@ def bytes_bound(checkpoint_bytes: int, *, concurrent: int, keep: int, finals: in
     """Return bytes of checkpoints that a study with so many runs at a time, best trials that are
     kept and runs of the finals never exceeds; one more is the published model's."""
     return checkpoint_bytes * (PER_RUN * concurrent + keep + finals + 1)
-
-
-def size_of(count: int) -> str:
-    """Return a number of bytes as text: 1300000 as ``1.3 MB``."""
-    value, unit = float(count), "bytes"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.3g} {unit}"

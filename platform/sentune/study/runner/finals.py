@@ -9,7 +9,6 @@ is mean and standard deviation over all of its seeds.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 import optuna
 from optuna.trial import TrialState as Stored
 
-from sentune.records import FinalistRecord, Spread, TrialRecord
+from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.runner.trial_source import (
     FinalsSource,
@@ -84,27 +83,17 @@ class Finals:
         """Return finalists that have a run to show, best mean first."""
         first, found = self.search.first, []
         for trial in self._chosen():
-            runs = self._complete(trial.id)
-            seeds = [seed for seed in self.seeds() if seed in runs]
-            if not seeds:
+            complete = self._complete(trial.id)
+            runs = {seed: complete[seed] for seed in self.seeds() if seed in complete}
+            if not runs:
                 continue
-            values: dict[str, list[float]] = defaultdict(list)
-            for seed in seeds:
-                for name, value in runs[seed].metrics.items():
-                    values[name].append(value)
             started = [run for run in self.store.trials() if identity(run)[0] == trial.id]
             attempts = [self.store.record(run) for run in started]  # those that failed cost, too
-            found.append(
-                FinalistRecord(
-                    trial=trial.id,
-                    settings=trial.settings,
-                    seeds=seeds,
-                    readouts=runs[self._best_seed(runs)].readouts,
-                    metrics={name: spread(numbers) for name, numbers in values.items()},
-                    seconds=sum(run.seconds for run in attempts),
-                    gpu_seconds=sum(run.gpu_seconds for run in attempts),
-                )
+            best = runs[self._best_seed(runs)]
+            known = FinalistRecord.of(
+                runs, attempts, trial=trial.id, settings=trial.settings, readouts=best.readouts
             )
+            found.append(known)
         return sorted(found, key=lambda r: (-first.sign * r.metrics[first.metric].mean, r.trial))
 
     def runs(self) -> dict[str, TrialRecord]:
@@ -158,12 +147,6 @@ class Finals:
         where = f"with {trial.source}" if trial.source else "gone"
         logger.warning("%s has won and its best checkpoint is %s: it is trained again", run, where)
         return FinalsSource(self.store, [(trial, seed)], again=True)
-
-
-def spread(values: list[float]) -> Spread:
-    """Return the mean and sample standard deviation; 0 for a single value, which has none."""
-    sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return Spread(mean=float(np.mean(values)), sd=sd, values=values)
 
 
 @dataclass(frozen=True, kw_only=True)

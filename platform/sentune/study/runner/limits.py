@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sentune.errors import Overtaken
-from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
+from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.config import Budget
 
 if TYPE_CHECKING:
@@ -37,27 +37,6 @@ def expected_finals(
         examples=runs * max_examples,
         hours=rounds * sum(r.seconds for r in known) / runs_seen / 3600,
         gpu_hours=runs * sum(r.gpu_seconds for r in known) / runs_seen / 3600,
-    )
-
-
-def spent_of(
-    records: Sequence[TrialRecord],
-    finalists: Sequence[FinalistRecord],
-    max_examples: int,
-    hours: float,
-) -> Spent:
-    """Return what a study has used up in the search and in finals of ``max_examples`` a run.
-
-    Trials that were taken over from other studies were paid for there.
-    """
-    records = [record for record in records if not record.source]
-    runs = sum(len(finalist.seeds) for finalist in finalists)
-    gpu = sum(r.gpu_seconds for r in records) + sum(f.gpu_seconds for f in finalists)
-    return Spent(
-        trials=len(records),
-        examples=sum(r.examples - r.begun_at for r in records) + runs * max_examples,
-        hours=hours,
-        gpu_hours=gpu / 3600,
     )
 
 

@@ -17,20 +17,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentune.errors import DamagedFile
-from sentune.io.atomic import read_document, write_document
+from sentune.io.atomic import StorageError, read_document, write_document
 from sentune.io.object_store import files_at, names_in
+from sentune.readouts.sweep import sweeps_among
 from sentune.records import TrialRecord, TrialState
 from sentune.study import SCHEDULERS
 from sentune.study.config import StudyConfig
 from sentune.study.space.objectives import Objective, ranked
 from sentune.study.store.driver_process import runs
+from sentune.study.store.study_view import TABLES, StudyView
 from sentune.study.store.trial_codec import run_name
 from sentune.training.checkpoint_storage import DAMAGED, FOREIGN, PARTIAL, storage_of
 from sentune.training.checkpoints import CHECKPOINT, CheckpointStore, examples_of, name_of
 
 if TYPE_CHECKING:
     from sentune.study.runner.finals import Finals
-    from sentune.study.store.study_view import StudyView
     from sentune.study.store.trial_store import TrialStore
 
 logger = logging.getLogger(__name__)
@@ -130,6 +131,27 @@ class Retention:
                 logger.warning("%s: its checkpoints could not be dropped: %s", name, error)
             else:
                 self._applied[name] = stays
+
+    def keep_tables(self, view: StudyView, runs: Mapping[str, TrialRecord]) -> None:
+        """Write ``readouts.json`` of the runs, by name, that have ended and have swept readouts.
+
+        Their checkpoints, which hold the sweeps, may go after it.
+        """
+        kept = view.with_tables()
+        ended = {n: run for n, run in runs.items() if run.state is not TrialState.RUNNING}
+        due = [name for name, run in ended.items() if run.readouts and name not in kept]
+        if len(due) > 1:
+            there = set(storage_of(self.config.runs_folder).entries())
+            due = [name for name in due if name in there]
+        for name in due:
+            folder = self.config.directory(name)
+            try:
+                saved = CheckpointStore(folder).best_progress()
+                if saved is not None and (tables := sweeps_among(saved.tables)):
+                    write_document(folder, TABLES, json.dumps(tables))
+                    kept.add(name)
+            except StorageError as error:  # MLflow and the report do without these pictures
+                logger.warning("%s: its readout tables could not be kept: %s", name, error)
 
     def rule(self) -> dict[str, Stays]:
         """Return run -> what stays of it; see ``rule_of``.

@@ -156,7 +156,7 @@ class TrialRunner:
                 self.store.charge(number, tune_id, seconds, report.gpus)
             else:
                 cost = {tune_id: {"seconds": seconds, "gpus": report.gpus}}
-                verdict = self.store.milestone(number, report, cost)
+                stopped = self.store.milestone(number, report, cost)
         if over:
             if report.poisoned:
                 self._retire()
@@ -165,9 +165,9 @@ class TrialRunner:
         if 0 < candidate.stop_at <= report.examples:
             self.last[tune_id] = replace(report, final=True)
             return False
-        if verdict.stop:
-            self._stopped[tune_id] = verdict.reason
-        return not verdict.stop
+        if stopped:
+            self._stopped[tune_id] = stopped
+        return not stopped
 
     def end(self, tune_id: str, crash: Report | None = None) -> None:
         """Write how a run ended, or give it out again.

@@ -168,14 +168,7 @@ def find_own(name: str) -> type[optunas.BaseSampler]:
     Raises:
         InvalidValue: there is none, it is no sampler, or a seed is not all that it needs.
     """
-    plugins = user_code.installed("samplers")
-    if name in plugins:
-        kind = plugins[name].load()
-    elif ":" in name:
-        kind = user_code.find(name, OPTION)
-    else:
-        listed = ", ".join([*SAMPLERS, *plugins])
-        raise InvalidValue(OPTION, name, f"give one of {listed}, grid:NAME, or MODULE:CLASS")
+    kind = user_code.named("samplers", name, OPTION, [*SAMPLERS, "grid:NAME"])
     if not isinstance(kind, type) or not issubclass(kind, optunas.BaseSampler):
         raise InvalidValue(OPTION, name, "name a class derived from optuna.samplers.BaseSampler")
     try:

@@ -27,7 +27,8 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.study.space.domains import Choice, Dimension, Integer, Uniform, Value, is_number
+from sentune.formatting import is_number
+from sentune.study.space.domains import Choice, Dimension, Integer, Uniform, Value
 from sentune.study.store.trial_codec import MEMORY
 
 Lines: TypeAlias = Mapping[str, tuple[Value, ...]]

@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, ClassVar, Self, TypeAlias, TypeGuard
+from typing import Any, ClassVar, Self, TypeAlias
 
 from sentune.errors import InvalidValue
+from sentune.formatting import is_number
 
 Value: TypeAlias = str | int | float | bool | None
 
@@ -235,11 +236,6 @@ def narrowed(
         raise InvalidValue(f"--set {name}", text, f"{fix}{allowed}") from None
     single = left.size == 1 or (isinstance(left, Uniform) and left.low == left.high)
     return Choice(left.at(0.0)) if single else left
-
-
-def is_number(value: Value) -> TypeGuard[int | float]:
-    """Return whether the value is a number; ``True`` is none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def parse_number(text: str) -> float:

@@ -96,6 +96,16 @@ def feasible(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     return [t for t in trials if t.state is TrialState.COMPLETE and t.feasible]
 
 
+def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[TrialRecord]:
+    """Return complete trials that hold every constraint, best first, the earlier of equals first.
+
+    With several objectives they are those on the Pareto front.
+    """
+    if len(objectives) > 1:
+        return pareto_front(trials, objectives)
+    return sorted(feasible(trials), key=lambda t: (-objectives[0].of(t.metrics), t.id))
+
+
 def pareto_front(
     trials: Sequence[TrialRecord], objectives: Sequence[Objective]
 ) -> list[TrialRecord]:
@@ -111,13 +121,3 @@ def pareto_front(
 
     front = [(trial, point) for trial, point in points if not beaten(point)]
     return [trial for trial, point in sorted(front, key=lambda found: (-found[1][0], found[0].id))]
-
-
-def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[TrialRecord]:
-    """Return complete trials that hold every constraint, best first, the earlier of equals first.
-
-    With several objectives they are those on the Pareto front.
-    """
-    if len(objectives) > 1:
-        return pareto_front(trials, objectives)
-    return sorted(feasible(trials), key=lambda t: (-objectives[0].of(t.metrics), t.id))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from sentune.errors import InvalidValue
+from sentune.formatting import is_number
 from sentune.readouts.grid import Grid, Readout, grid_of
 from sentune.study.space.domains import (
     Choice,
@@ -19,7 +20,6 @@ from sentune.study.space.domains import (
     active,
     check_conditions,
     dimension_from_dict,
-    is_number,
     narrowed,
     needed,
     parse_number,

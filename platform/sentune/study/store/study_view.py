@@ -5,7 +5,6 @@ The live display, ``sentune study``, the report and MLflow all show a ``StudySna
 
 from __future__ import annotations
 
-import statistics
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -19,8 +18,8 @@ from optuna.trial import FrozenTrial
 
 from sentune.errors import DamagedFile
 from sentune.io.object_store import files_at, is_local
-from sentune.records import FinalistRecord, Spent, Spread, TrialRecord, TrialState
-from sentune.study.space.objectives import Objective
+from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
+from sentune.study.space.objectives import Objective, ranked
 from sentune.study.store import trial_codec as codec
 from sentune.study.store.driver_lock import Holder, standing
 from sentune.study.store.driver_process import ProcessState
@@ -141,11 +140,9 @@ class StudySnapshot:
 
     @cached_property
     def ranked(self) -> list[TrialRecord]:
-        """Complete trials, best first, the earlier among equals."""
-        first = self.objective
-        complete = [t for t in self.trials if t.state is TrialState.COMPLETE]
-        measured = [trial for trial in complete if first.metric in trial.metrics]
-        return sorted(measured, key=lambda trial: (-first.of(trial.metrics), trial.id))
+        """Complete trials that hold every constraint, best first, the earlier among equals."""
+        measured = [trial for trial in self.trials if self.objective.metric in trial.metrics]
+        return ranked(measured, [self.objective])
 
     @property
     def best(self) -> TrialRecord | None:
@@ -155,14 +152,7 @@ class StudySnapshot:
     @cached_property
     def spent(self) -> Spent:
         """Resources that it has used up; trials of other studies were paid for there."""
-        own = [trial for trial in self.trials if not trial.source]
-        every = [*own, *(run.record for run in self.finals)]
-        return Spent(
-            trials=len(own),
-            examples=sum(run.examples - run.begun_at for run in every),
-            hours=self.hours,
-            gpu_hours=sum(run.gpu_seconds for run in every) / 3600,
-        )
+        return Spent.of(self.trials, (run.record for run in self.finals), self.hours)
 
     @cached_property
     def finalists(self) -> list[FinalistRecord]:
@@ -171,7 +161,13 @@ class StudySnapshot:
         for run in self.finals:
             if run.seed is not None and run.record.state is TrialState.COMPLETE:
                 found[run.trial][run.seed] = run.record
-        finalists = [_finalist(trial, dict(sorted(of.items()))) for trial, of in found.items()]
+        finalists = []
+        for trial, of in found.items():
+            (_, first), *_ = runs = sorted(of.items())
+            known = FinalistRecord.of(
+                dict(runs), trial=trial, settings=first.settings, readouts=first.readouts
+            )
+            finalists.append(known)
         metric, sign = self.objective.metric, self.objective.sign
         return sorted(finalists, key=lambda one: (-sign * one.metrics[metric].mean, one.trial))
 
@@ -322,22 +318,4 @@ def _stored(trial: FrozenTrial, objective: Objective) -> StoredRun | None:
             for at, point in curve.items()
         },
         trace=tuple(tuple(at) for point in curve.values() for at in point.get(codec.TRACE, ())),
-    )
-
-
-def _finalist(trial: int, runs: dict[int, TrialRecord]) -> FinalistRecord:
-    first, *_ = runs.values()
-    metrics: dict[str, Spread] = {}
-    for name in first.metrics:
-        values = [run.metrics[name] for run in runs.values() if name in run.metrics]
-        sd = statistics.stdev(values) if len(values) > 1 else 0.0
-        metrics[name] = Spread(mean=statistics.fmean(values), sd=sd, values=values)
-    return FinalistRecord(
-        trial=trial,
-        settings=first.settings,
-        seeds=list(runs),
-        readouts=first.readouts,
-        metrics=metrics,
-        seconds=sum(run.seconds for run in runs.values()),
-        gpu_seconds=sum(run.gpu_seconds for run in runs.values()),
     )

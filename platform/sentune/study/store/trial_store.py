@@ -25,7 +25,7 @@ from optuna.trial import TrialState as Stored
 from sentune.credentials import without_credentials
 from sentune.launchers.trial_report import Report
 from sentune.records import TrialRecord
-from sentune.study.schedulers import GOES_ON, Scheduler, Verdict
+from sentune.study.schedulers import Scheduler
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.store import trial_codec as codec
 from sentune.study.store.journal import StudyJournal
@@ -122,10 +122,8 @@ class TrialStore:
         place = self.storage.create_new_trial(self._id, template)
         return self.storage.get_trial_number_from_id(place)
 
-    def milestone(
-        self, number: int, report: Report, cost: Mapping[str, Any] | None = None
-    ) -> Verdict:
-        """Store a milestone, and return whether the trial goes on.
+    def milestone(self, number: int, report: Report, cost: Mapping[str, Any] | None = None) -> str:
+        """Store a milestone, and return why the trial ends there; empty where it goes on.
 
         The same report may come again after a restart: the verdict that was given stands.
         ``cost`` is what the starts of the trial have used up, see ``charge``.
@@ -134,21 +132,21 @@ class TrialStore:
         said = stored.user_attrs.get(name)
         with self.together():
             if said is None:
-                verdict = GOES_ON if report.final else self._verdict(stored, report)
+                reason = "" if report.final else self._verdict(stored, report)
                 said = {
                     "metrics": report.metrics,
                     "readouts": report.readouts,
                     "seconds": report.seconds,
                     "time": time.time(),
                     **({codec.TRACE: report.trace} if report.trace else {}),
-                    "verdict": {"stop": verdict.stop, "reason": verdict.reason},
+                    "verdict": {"stop": bool(reason), "reason": reason},
                     **({"cost": dict(cost)} if cost else {}),
                 }
                 self._note(number, {name: said})
             elif cost:
                 self._note(number, {codec.COST + attempt: spent for attempt, spent in cost.items()})
             self._point(stored, report.examples, said)
-        return Verdict(**said["verdict"])
+        return str(said["verdict"]["reason"])
 
     def _point(self, stored: FrozenTrial, examples: int, said: Mapping[str, Any]) -> None:
         """Store a point of the curve for Optuna's samplers and pages, if there is one objective."""
@@ -165,9 +163,9 @@ class TrialStore:
         told = ", ".join(f"{m} is {report.metrics.get(m, 'not measured')}" for m in wrong)
         return f"{told} at {report.examples:,} examples; measured: {', '.join(report.metrics)}"
 
-    def _verdict(self, stored: FrozenTrial, report: Report) -> Verdict:
+    def _verdict(self, stored: FrozenTrial, report: Report) -> str:
         if self.scheduler is None or report.examples not in self.scheduler.rungs:
-            return GOES_ON
+            return ""
         curves = {trial.number: trial.intermediate_values for trial in self.trials()}
         if len(self.objectives) == 1:
             reached = {report.examples: report.metrics[self.first.metric]}
