@@ -133,9 +133,7 @@ def test_a_state_of_another_model_is_refused() -> None:
 
 @pytest.mark.parametrize("value", [0, 13])
 def test_units_that_the_fit_does_not_hold_are_named(value: int) -> None:
-    with pytest.raises(
-        InvalidValue, match=rf"units: {value} cannot be used; the fit holds 1 to 12"
-    ):
+    with pytest.raises(InvalidValue, match=rf"n_h: {value} cannot be used; the fit holds 1 to 12"):
         MODELS["res"].embed(TEXTS, value)
     with pytest.raises(InvalidValue, match="fit the method first"):
         Laes(WORDS, LaesSettings()).embed(TEXTS, 1)
