@@ -305,6 +305,7 @@ def test_no_cluster_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ConnectionError("Could not find any running Ray instance.")
 
     monkeypatch.setattr(ray, "init", find)
+    monkeypatch.setattr(cluster_doctor, "silent_head", lambda *_: "")
     [found] = joined("auto")
     assert (found.subject, found.ok) == ("reachable", False)
 
@@ -315,6 +316,7 @@ def test_a_dashboard_on_an_open_address_is_a_cross(
 ) -> None:
     context = SimpleNamespace(address_info={"gcs_address": "10.0.0.1:6379"}, dashboard_url=url)
     monkeypatch.setattr(ray, "init", lambda **options: context)
+    monkeypatch.setattr(cluster_doctor, "silent_head", lambda *_: "")
     assert joined("auto")[1].ok is ok
 
 
