@@ -93,7 +93,7 @@ def _batches(tokens: TokenTable) -> Iterator[tuple[Tensor, Tensor, Tensor, Tenso
     columns = tokens.columns["text"], tokens.columns["following"]
     rows = [
         tuple(torch.from_numpy(column[i].astype(np.int64)) for column in columns)
-        for i in range(tokens.num_rows)
+        for i in range(sum(tokens.shards))
         if all(len(column[i]) for column in columns)
     ]
 

@@ -8,7 +8,12 @@ from typing import Any
 
 import optuna
 import pytest
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.search_space import intersection_search_space
 from optuna.testing.pytest_samplers import (
     BasicSamplerTestCase,
@@ -70,7 +75,7 @@ class OwnSampler(optuna.samplers.BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Axes
     ) -> dict[str, Any]:
-        axes = search_space or {"none of the study's": FloatDistribution(0.0, 1.0)}
+        axes = search_space or {"none of the study's": IntDistribution(0, 1)}
         settings = {name: dimension(axis) for name, axis in axes.items()}
         middle = {name: axis.at(0.5) for name, axis in settings.items()}
         space = SearchSpace(objective="toy/score", settings=settings, published=middle)

@@ -69,10 +69,6 @@ class TokenTable:
     shards: tuple[int, ...]
     fingerprint: str
 
-    @property
-    def num_rows(self) -> int:
-        return sum(self.shards)
-
 
 @dataclass(frozen=True)
 class TokenFolder:
@@ -89,10 +85,6 @@ class TokenFolder:
     nbytes: int
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     uri: str = ""
-
-    @property
-    def num_rows(self) -> int:
-        return sum(self.shards)
 
     def shard(self, number: int) -> str:
         """Return the path of a shard on this node."""

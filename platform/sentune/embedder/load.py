@@ -29,7 +29,7 @@ from sentune.methods.invertible_representations import Representations
 from sentune.readouts.representation import REPRESENTATION
 from sentune.tasks.base import ModelTask, Result, Task
 from sentune.tasks.variants import SHIPPED, evaluate_representations
-from sentune.training.closed_form_model import LoadedClosedForm, load_closed_form
+from sentune.training.closed_form_model import load_closed_form
 from sentune.training.model import (
     CARD_FILE,
     READOUTS_FILE,
@@ -146,11 +146,12 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
     )
 
 
-def _on_words(loaded: LoadedClosedForm, card: str) -> PointEmbedder:
+def _on_words(loaded: LoadedModel, card: str) -> PointEmbedder:
     """Return a fitted method at one value of its readout: components removed, units."""
+    value = int(loaded.readouts[loaded.method.axis.name])
     return PointEmbedder(
         loaded.method.name,
-        lambda sentences, _: torch.from_numpy(loaded.method.embed(sentences, loaded.value)),
+        lambda sentences, _: torch.from_numpy(loaded.method.embed(sentences, value)),
         torch.device("cpu"),
         settings=loaded.settings,
         readouts=loaded.readouts,

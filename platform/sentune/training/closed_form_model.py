@@ -13,7 +13,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
@@ -24,7 +24,7 @@ from sentune.errors import InvalidValue
 from sentune.io.folders import whole_folder
 from sentune.methods import find_closed_form
 from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
-from sentune.training.model import READOUTS_FILE, read_settings, write_description
+from sentune.training.model import READOUTS_FILE, LoadedModel, read_settings, write_description
 from sentune.training.recipes.sentences import write_whole
 from sentune.training.settings import refuse_unknown, validated
 
@@ -96,16 +96,7 @@ def export_closed_form(
         write_description(beside, model, settings, shipped, card)
 
 
-class LoadedClosedForm(NamedTuple):
-    """A model folder in memory; ``value`` is that of its readout."""
-
-    method: ClosedForm
-    value: int
-    settings: dict[str, Any]
-    readouts: dict[str, Any]
-
-
-def load_closed_form(folder: Path) -> LoadedClosedForm:
+def load_closed_form(folder: Path) -> LoadedModel:
     """Return the model of a folder.
 
     Raises:
@@ -118,7 +109,7 @@ def load_closed_form(folder: Path) -> LoadedClosedForm:
         raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
     readouts = _renamed(json.loads((folder / READOUTS_FILE).read_text(encoding="utf-8")))
     method = load_fit(folder, load_whole(folder / WORDS))
-    return LoadedClosedForm(method, int(readouts[method.axis.name]), settings, readouts)
+    return LoadedModel(method, None, settings, readouts)
 
 
 def _renamed(readouts: Mapping[str, Any]) -> dict[str, Any]:

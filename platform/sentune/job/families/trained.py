@@ -117,7 +117,7 @@ class TrainedFamily(JobFamily):
         self.space = self.space.for_trials(kind, self.config.max_examples)
         if self.inputs.note:
             print_line(console, self.inputs.note)
-        self.check_batch(sum(tokens.num_rows for tokens in self.inputs.tokens))
+        self.check_batch(sum(sum(tokens.shards) for tokens in self.inputs.tokens))
         if self._nbytes > self.options.share_mb << 20:
             self.config = replace(self.config, data_cpus=1.0)
 
