@@ -56,7 +56,7 @@ def run(name: str, file: Path, storage: Path) -> tuple[float, float, int]:
     """Seconds until the first trial and of the whole job, and the peak of the driver in bytes."""
     log = storage / f"{name}.log"
     command = (sys.executable, ROOT / "jobs/tune_gumbel.py", f"--study={name}")
-    corpus = (f"--corpus=parquet:{file}", f"--storage={storage}")
+    corpus = (f"--corpus=parquet:{file}", f"--storage={storage}", "--no-history")
     started, planned, peak = time.perf_counter(), 0.0, 0
     with log.open("w") as out:
         process = subprocess.Popen(

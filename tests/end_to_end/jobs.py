@@ -17,11 +17,12 @@ def start(
 
     Args:
         name: of the file in ``jobs``.
-        options: besides ``--storage``.
+        options: besides ``--storage``; nothing is taken from earlier studies there.
         storage: also the folder that it runs in.
         own_ray: it starts a cluster, as at a desk; else it joins that of ``RAY_ADDRESS``.
     """
-    command = [sys.executable, str(ROOT / "jobs" / f"{name}.py"), f"--storage={storage}", *options]
+    common = [f"--storage={storage}", "--no-history"]
+    command = [sys.executable, str(ROOT / "jobs" / f"{name}.py"), *common, *options]
     environment = dict(os.environ)
     if own_ray:
         environment.pop("RAY_ADDRESS", None)

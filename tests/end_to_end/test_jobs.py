@@ -73,10 +73,14 @@ def test_a_study_leaves_what_the_readme_promises(tuned) -> None:
     assert done.stderr == ""
 
 
-def test_the_published_point_is_the_first_trial(tuned) -> None:
-    first = read_summary(str(tuned[0] / "gumbel"))["trials"][0]
-    assert first["settings"]["learning_rate"] == 5e-5
-    assert first["settings"]["batch_size"] == 64  # 512 in the paper, the nearest that is allowed
+def test_the_start_of_the_encoder_and_the_published_point_are_the_first_trials(tuned) -> None:
+    summary = read_summary(str(tuned[0] / "gumbel"))
+    first, second = (trial["settings"] for trial in summary["trials"][:2])
+    assert (first["batch_size"], first["learning_rate"], first["pooling"]) == (32, 3e-3, "mean")
+    # 512 in the paper, the smallest that is allowed, and a rate that goes by the root of it
+    assert (second["batch_size"], second["pooling"]) == (32, "cls")
+    assert second["learning_rate"] == pytest.approx(5e-5 / 4)
+    assert "the start for an encoder from scratch; then the published" in summary["plan"]["note"]
 
 
 def test_the_model_loads_from_its_folder_and_from_the_registry(tuned, monkeypatch) -> None:

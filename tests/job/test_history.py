@@ -118,6 +118,7 @@ def test_every_later_start_takes_what_the_first_one_took(storage: Path) -> None:
     assert job.space.first_points() == [SPACE.published]
     job, options = job_of(storage, "newest")
     assert take_history(job).keys() == {"old", "newer"}
+    assert job.space.first_note().count("the best of study") == 1, "both found the same"
 
 
 def test_a_study_that_began_without_history_stays_without(storage: Path) -> None:

@@ -66,6 +66,8 @@ def prepared_job(storage: Path) -> JobFamily:
     job = SimpleNamespace(
         config=StudyConfig(name="s", storage=str(storage), max_examples=900),
         space=SPACE,
+        options=JobOptions(),
+        corpora=dict,
         prepare=lambda console: None,
         checkpoint_bytes=lambda: 0,
         probe=probe,

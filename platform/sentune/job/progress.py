@@ -72,6 +72,8 @@ class Display:
         listed = ", ".join(f"{rung:,}" for rung in rungs)
         each = f"up to {budget}, rungs at {listed}" if rungs else f"{budget} each"
         self._line(f"Study {summary.study}: {counted(plan['trials'], 'trial')} of {each}")
+        if plan.get("note"):
+            self._line(f"first: {plan['note']}")
         self._seen = take_snapshot()
         self._show(earlier=True)
 

@@ -304,16 +304,19 @@ class SearchSpace:
 
     def _own_points(self) -> Iterator[tuple[str, Mapping[str, Value], dict[str, Value] | None]]:
         """Yield the name of a first point, its values, and what the space and the budget make of
-        them."""
+        them, each point once."""
         encoder, examples = self.suited or ("", 0)
         named: dict[str, Mapping[str, Value]]
         named = {f"the best of study {n}": point for n, point in self.history.items()}
         if encoder in self.starts:
             named[f"the start for {ENCODERS[encoder]}"] = {**self.published, **self.starts[encoder]}
         named["the published point"] = self.published
-        for name, values in named.items():
-            if values and self.settings:
-                yield name, values, self._nearest(self._stepped(values, examples))
+        seen: list[dict[str, Value]] = []
+        for name, values in named.items() if self.settings else ():
+            point = self._nearest(self._stepped(values, examples))
+            if values and point not in seen:
+                seen += [point] if point is not None else []
+                yield name, values, point
 
     def _stepped(self, values: Mapping[str, Value], examples: int) -> Mapping[str, Value]:
         """Return a point with the largest batch that gives a trial of so many examples ``STEPS``
