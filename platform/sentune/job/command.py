@@ -49,6 +49,7 @@ METAVARS = {
         "STUDY": "warm_start",
         "URL": "optuna",
         "KEY=VALUE": "set",
+        "both=SHARE|balanced": "prior",
     }.items()
     for field in fields.split()
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rich.console import Console
 from torch import Tensor
 
 from sentune.corpora.formats import kinds_of
@@ -18,6 +19,7 @@ from sentune.readouts.interpretation import REFERENCES
 from sentune.study.config import StudyConfig
 from sentune.study.space.domains import Choice
 from sentune.study.space.space import SearchSpace
+from sentune.tasks.choose import with_prior
 from sentune.tasks.references import References
 from sentune.training.inputs import InputMaker, Inputs
 
@@ -34,6 +36,11 @@ class SentenceFamily(TrainedFamily):
             fix = f"{space.method} has no interpretations; leave it out"
             raise InvalidValue("--references", given, fix)
         return super().requested(space)
+
+    def prepare(self, console: Console) -> None:
+        super().prepare(console)
+        if self.options.prior:
+            self.dev = with_prior(self.dev, self.options.prior)
 
     def read(self, maker: InputMaker) -> Inputs:
         """Read ``--references``, then ``--corpus``; without the former they are of the latter."""
