@@ -50,6 +50,7 @@ METAVARS = {
         "URL": "optuna",
         "KEY=VALUE": "set",
         "both=SHARE|balanced": "prior",
+        "paper": "profile",
     }.items()
     for field in fields.split()
 }

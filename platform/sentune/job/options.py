@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -237,6 +237,9 @@ class JobOptions(TrainingOptions):
     prior: Annotated[str, _checked_by(check_prior)] | None = None
     """share of the class both (both=0.3), or all classes alike (balanced), to which ambiguous-rte
     weights its development pairs where it chooses readouts (default: as they are)"""
+    profile: Literal["paper"] | None = None
+    """paper: choose checkpoints as the papers of boxes and Gaussians do, by rte/auc every 100 steps
+    (of the smallest batch size, if several are tried), for --objective and --validate-every"""
 
 
 class OperationOptions(TrainingOptions):
