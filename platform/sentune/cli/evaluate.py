@@ -23,6 +23,7 @@ from sentune.cli.options import (
     look_here,
 )
 from sentune.errors import InvalidValue
+from sentune.formatting import NO_SHARES
 from sentune.terminal import Terminal, number_column, plain_table, print_line
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from sentune.tasks import References, Result
 
 # everything else among the metrics is a share, shown in per cent
-CORRELATIONS_AND_AREAS = ("auc", "average_precision", "spearman", "pearson", "mse")
+PLAIN = ("auc", "average_precision", "spearman", "pearson", *NO_SHARES)
 
 
 def evaluate(
@@ -236,5 +237,5 @@ def _by_reason(result: Result) -> dict[str, str]:
 def _value(metric: str, value: float) -> str:
     """``MSRpar/pearson``, ``pearson_weighted_mean``, ``sen_`` and ``dev_pearson``: no shares."""
     base = metric.rpartition("/")[2].removesuffix("_mean").removesuffix("_weighted")
-    known = base.removeprefix("sen_").removeprefix("dev_") in CORRELATIONS_AND_AREAS
+    known = base.removeprefix("sen_").removeprefix("dev_") in PLAIN
     return f"{value:.4f}" if known else f"{value:.2%}"
