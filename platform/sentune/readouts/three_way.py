@@ -195,9 +195,10 @@ def _macro(lows: _Tally, highs: _Tally, truth: Counts, weights: Floats) -> Float
 
 def _f1(of: int, predicted: Sequence[Counts], total: Counts, weights: Floats) -> Floats:
     """2 hits / (predicted + gold); 0 where nothing is predicted and nothing is gold."""
-    all_predicted = sum(w * pairs for w, pairs in zip(weights, predicted, strict=True))
-    hits, gold = weights[of] * predicted[of], weights[of] * total[of]
-    return 2 * hits / np.maximum(all_predicted + gold, np.finfo(np.float64).tiny)
+    weighted = [weight * pairs for weight, pairs in zip(weights, predicted, strict=True)]
+    least = np.finfo(np.float64).tiny
+    found: Floats = 2 * weighted[of] / np.maximum(sum(weighted) + weights[of] * total[of], least)
+    return found
 
 
 def _best_of_rows(

@@ -111,7 +111,8 @@ class AmbiguousRte(InterpretationTask):
 
         ``ambiguous-rte@0.3`` is the task at the best readouts with an alpha_1 of 0.3.
         """
-        tasks, readouts = [], {}
+        tasks: list[AmbiguousRte] = []
+        readouts: dict[str, Any] = {}
         for row in rows:
             task = copy(self)
             task.name = f"{self.name}@{row['alpha_1']:g}"

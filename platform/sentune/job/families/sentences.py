@@ -73,7 +73,7 @@ class SentenceFamily(TrainedFamily):
         searched = self.space.settings.get("pooling")
         if isinstance(searched, Choice):
             return tuple(str(value) for value in searched.values)
-        return (self.space.fixed.get("pooling", "cls"),)
+        return (str(self.space.fixed.get("pooling", "cls")),)
 
     def _counts(self) -> list[int]:
         """Return each n of the grid of references, and ``STORED``."""

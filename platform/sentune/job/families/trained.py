@@ -234,5 +234,5 @@ def batch_sizes(space: SearchSpace) -> tuple[int, ...]:
     dimension = space.settings.get("batch_size")
     if isinstance(dimension, Integer):
         return dimension.low, dimension.high
-    values = getattr(dimension, "values", ()) or (space.fixed.get("batch_size", 0),)
-    return tuple(int(value) for value in values)
+    values: Sequence[Any] = getattr(dimension, "values", ()) or (space.fixed.get("batch_size", 0),)
+    return tuple(map(int, values))
