@@ -39,7 +39,7 @@ def batches(sentences: Iterator[str]) -> Iterator[list[str]]:
 def our_fit(folder: Path, threads: int) -> Work:
     threadpool_limits(threads)
     words, texts = words_of(folder), pairs_of("train")[0][:SENTENCES]
-    model = Laes(words, LaesSettings())
+    model = Laes(words, LaesSettings(max_length=25))
 
     def work() -> None:
         model.solve(accumulate_here(batches(iter(texts)), model.statistics), UNITS)
@@ -52,7 +52,7 @@ def part_of_data(folder: Path, share: float) -> KeptSentences:
     words, texts = words_of(folder), pairs_of("train")[0][:SENTENCES]
     width = round(share * words.vectors.shape[1])
     narrow = WordTable(words.words, np.array(words.vectors[:, :width]), words.probabilities)
-    kept = KeptSentences(narrow, 1e-3, LaesSettings().max_length)
+    kept = KeptSentences(narrow, 1e-3, 25)
     kept.add(texts[:: round(1 / share)])
     return kept
 

@@ -56,7 +56,7 @@ def pairs_of(split: str) -> Pairs:
 
 
 def fitted(words: WordTable, largest: int) -> Laes:
-    model = Laes(words, LaesSettings())
+    model = Laes(words, LaesSettings(max_length=25))
     statistics = model.statistics()
     statistics.add(pairs_of("train")[0])
     model.solve(statistics, largest)
@@ -112,7 +112,7 @@ WAYS = {"one model after the other": one_after_the_other, "sentune": all_at_once
 def make(way: str, folder: Path, largest: int, threads: int) -> Work:
     """What is timed, in a process of its own that takes back the fit."""
     threadpool_limits(threads)
-    model = Laes(words_of(folder), LaesSettings())
+    model = Laes(words_of(folder), LaesSettings(max_length=25))
     model.load_state(dict(np.load(folder / "fit.npz")))
     return WAYS[way](model, pairs_of("dev"), largest)
 

@@ -15,10 +15,9 @@ SPACE = SearchSpace(
         "form": Choice("res", "bres-sum", "bres-cat"),
         # The paper leaves a at 1e-3.
         "a": Uniform(1e-4, 1e-2, log=True),
-        "max_length": Choice(15, 25, 40),
     },
-    published={"form": "res", "a": 1e-3, "max_length": 25},
-    # Section VI: by the form; BRES has the grid of RES, of which it is made.
+    published={"form": "res", "a": 1e-3},
+    # n_h, section VI: by the form; BRES has the grid of RES, of which it is made.
     readouts={
         "n_h": {
             "form": {

@@ -205,6 +205,7 @@ def evaluate(
     tasks: Mapping[str, Data],
     *,
     dev: Mapping[str, Data] | None = None,
+    prior: str = "",
     batch_size: int = 64,
 ) -> pd.DataFrame:
     """Measure a model on tasks.
@@ -215,6 +216,8 @@ def evaluate(
             docs/tasks.md lists all.
         dev: as ``tasks``: development sets on which readouts such as the threshold are chosen;
             None: those that the model was tuned to.
+        prior: of the classes of ambiguous-rte, to which ``dev`` is weighted: ``both=0.3`` or
+            ``balanced``.
         batch_size: sentences encoded together.
 
     Returns:
@@ -226,13 +229,16 @@ def evaluate(
         CorpusError: data that cannot be read.
     """
     from sentune.embedder.embedder import Embedder
-    from sentune.tasks import make_tasks
+    from sentune.tasks import make_tasks, with_prior
 
     embedder = model if isinstance(model, Embedder) else Embedder.load(model)
     stored = embedder.references.for_tasks() if embedder.references is not None else None
     readouts = dict(embedder.readouts)
     if dev:
-        tuning = make_tasks(_corpora(dev), references=stored)
+        names, corpora = zip(*_corpora(dev), strict=True)
+        if prior:
+            corpora = with_prior(corpora, prior)
+        tuning = make_tasks(list(zip(names, corpora, strict=True)), references=stored)
         readouts |= embedder.evaluate(tuning, batch_size=batch_size).readouts
     chosen = make_tasks(_corpora(tasks), references=stored)
     result = embedder.evaluate(chosen, readouts, batch_size=batch_size)

@@ -36,7 +36,7 @@ def test_both_stages_are_trained_and_judged(tmp_path: Path, ambiguous: str) -> N
         ["--corpus", "builtin:nli?size=40", "--encoder", TINY, "--ambiguous", ambiguous,
          "--test", "rte=builtin:nli?split=dev&size=30", "--test", f"ambiguous-rte={ambiguous}",
          "--test", "rte=builtin:nli?split=test&size=30", "--max-examples", "64",
-         "--second-epochs", "2", "--json", str(out)],
+         "--second-epochs", "2", "--prior", "both=0.5", "--json", str(out)],
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "2 of 2 steps" in result.output
@@ -68,6 +68,7 @@ def test_without_a_second_stage_nothing_is_both(tmp_path: Path, ambiguous: str) 
         (["--test", "rte=stsb:x"], "read as scored-pairs"),
         (["--test", "rte=builtin:nli", "--learning-rate", "0"], "a positive number"),
         (["--test", "rte=builtin:nli?size=9", "--max-length", "500"], "at most 128 tokens"),
+        (["--test", "rte=builtin:nli?size=9", "--prior", "balanced"], "give --ambiguous too"),
     ],
 )
 def test_wrong_values_are_refused(args: list[str], reason: str) -> None:

@@ -169,6 +169,7 @@ def test_a_file_that_is_not_text_leaves_nothing_behind(
         (["encode", "gumbel", "/nowhere.txt", "out.parquet"], "/nowhere.txt"),
         (["evaluate", "gumbel", "--task", "rte=snli:x", "--count", "5"], "--count: 5 cannot"),
         (["evaluate", "gumbel", "--task", "rte=snli:x", "--set", "alpha_1=0.3"], "give --dev too"),
+        (["evaluate", "gumbel", "--task", "rte=snli:x", "--prior", "balanced"], "give --dev too"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

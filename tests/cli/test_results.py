@@ -20,6 +20,7 @@ from sentune.tasks import Result
         ("MSRpar/pearson", "0.3787"),
         ("pearson_weighted_mean", "0.3787"),
         ("mse", "0.3787"),
+        ("references_per_sentence", "0.3787"),
     ],
 )
 def test_only_shares_are_in_per_cent(metric: str, shown: str) -> None:

@@ -13,8 +13,9 @@ import pytest
 from sentune import Embedder
 from sentune.corpora.formats import read
 from sentune.corpora.schema import Kind
+from sentune.errors import InvalidValue
 from sentune.summary import read_summary
-from sentune.tasks import References, evaluate, make_tasks
+from sentune.tasks import References, evaluate, make_tasks, with_prior
 from tests.end_to_end.jobs import ROOT, finish
 
 VOTES = {
@@ -50,7 +51,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         "--corpus=builtin:nli?size=1000", "--dev=builtin:nli?split=dev&size=120", f"--dev={dev}",
         f"--test={test}", "--objective=ambiguous-rte/macro_f1", "--trials=1", "--finalists=0",
         "--max-examples=576", "--concurrent=1", "--set=batch_size=64", "--set=references=10,30",
-        "--set=alpha_1=0.2,0.3,0.4", "--set=alpha_2=0.4,0.6,1.0",
+        "--set=alpha_1=0.2,0.3,0.4", "--set=alpha_2=0.4,0.6,1.0", "--prior=both=0.5",
     ]  # fmt: skip
     finish("tune_gumbel", options, storage)
     return storage / "gumbel", test
@@ -64,10 +65,45 @@ def test_the_sweep_is_reported_drawn_and_sent_to_the_trials_run(study) -> None:
     assert readouts["references"] in (10, 30)
     assert readouts["intersection"] in ("gumbel", "hard")
     table = json.loads((folder / "exhibits" / "ambiguous-rte" / "sweep.json").read_text())
-    assert table["best"]["value"] == trial["metrics"]["ambiguous-rte/macro_f1"]
+    assert table["best"]["value"] == trial["metrics"]["ambiguous-rte/prior_macro_f1"]
     assert (folder / "exhibits" / "ambiguous-rte" / "heat.png").stat().st_size > 5_000
     sent = list((folder.parent / "mlartifacts").rglob("readouts/ambiguous-rte/heat.png"))
     assert len(sent) == 1
+
+
+def test_the_prior_is_of_the_pairs_of_several_labels_and_of_the_study(study) -> None:
+    corpora = read_summary(str(study[0]))["corpora"]
+    assert corpora["dev-2"]["prior"] == "both=0.5"
+    assert "prior" not in corpora["dev"]
+    with pytest.raises(InvalidValue, match=r"--prior: 'balanced' .*pairs of several labels"):
+        with_prior([read("builtin:nli?size=30", Kind.LABELLED_PAIRS)], "balanced")
+
+
+def test_evaluate_shows_the_best_of_each_alpha_1_on_dev_as_seen(study) -> None:
+    folder, test = study
+    dev, out = folder.parent / "dev.jsonl", folder / "rows.json"
+    options = [
+        f"--task=ambiguous-rte={test}", f"--dev=ambiguous-rte=snli:{dev}?votes=2",
+        "--prior=balanced", "--set=alpha_1=0.2,0.4", f"--json={out}",
+    ]  # fmt: skip
+    command = [sys.executable, "-m", "sentune", "evaluate", str(folder / "model"), *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "platform"), "COLUMNS": "200"}
+    done = subprocess.run(
+        command, env=environment, check=True, timeout=300, capture_output=True, text=True
+    )
+    found = json.loads(out.read_text())
+    assert list(found) == ["ambiguous-rte", "ambiguous-rte@0.2", "ambiguous-rte@0.4"]
+    title, table = done.stdout.split("ambiguous-rte at the best of each alpha_1 on dev: seen")
+    assert "@" not in title
+    always = found["ambiguous-rte"]["always_both"]
+    assert f"always saying both: {always:.2%}" in table
+    for alpha in ("0.2", "0.4"):
+        (row,) = [line for line in table.splitlines() if line.split()[:1] == [alpha]]
+        metrics = found[f"ambiguous-rte@{alpha}"]
+        shown = [f"{metrics[name]:.2%}" for name in ("macro_f1", "f1_both", "accuracy")]
+        assert row.split()[-3:] == shown
+    chosen = title.partition("readout ambiguous-rte/alpha_1: ")[2].split()[0]
+    assert found["ambiguous-rte"]["macro_f1"] == found[f"ambiguous-rte@{chosen}"]["macro_f1"]
 
 
 def test_the_model_keeps_its_references_and_gives_the_same_figures_on_test(study) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -10,15 +14,20 @@ from typing import cast
 import numpy as np
 import pytest
 from rich.console import Console
+from transformers import BertConfig, BertModel
 
-from sentune.errors import PlanError, TrialFailed
+from sentune.encoders import prepare
+from sentune.errors import InvalidValue, PlanError, TrialFailed
 from sentune.job.families import JobFamily, make_job
 from sentune.job.families.base import first_configuration
 from sentune.job.options import ClosedFormOptions, JobOptions
 from sentune.job.plan import checked_plan, show_plan
+from sentune.methods.gumbelcse import Gumbelcse, GumbelcseSettings
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Probe
 from sentune.study.space import Choice, SearchSpace, Uniform
+from sentune.training.recipes.sentences import Sentences
+from sentune.training.settings import TrainingSettings
 from tests.servers import free_port
 
 SPACE = SearchSpace(
@@ -55,6 +64,31 @@ def test_a_job_that_trains(tmp_path: Path) -> None:
     for shown in (first, "CPU hours", "probe of 10 steps of batch 16", "a checkpoint"):
         assert shown in text.getvalue()
     assert [path.name for path in tmp_path.iterdir()] == [".cache"]
+
+
+def test_pooling_cls_is_refused_where_the_encoder_puts_no_cls_before_a_sentence(
+    tmp_path: Path,
+) -> None:
+    encoder = tmp_path / "encoder"
+    source = prepare("builtin:tiny?layers=1&width=16&heads=2&inner=32", ["a dog runs"], tmp_path)
+    shutil.copytree(source, encoder)
+    BertModel(BertConfig.from_pretrained(source)).save_pretrained(encoder)
+    tokenizer = json.loads((encoder / "tokenizer.json").read_text())
+    (encoder / "tokenizer.json").write_text(json.dumps(tokenizer | {"post_processor": None}))
+    given = {"encoder": str(encoder), "corpus": "builtin:nli?size=64", "storage": str(tmp_path)}
+
+    def job(**fixed: str) -> JobFamily:
+        space = replace(SPACE, fixed=SPACE.fixed | fixed)
+        dev = ("builtin:nli?split=dev&size=30",)
+        return make_job(JobOptions(**given, dev=dev), space)  # type: ignore[arg-type]
+
+    job(pooling="mean").prepare(QUIET)
+    for refused in (job(), job(pooling="cls")):  # it is the method's default
+        with pytest.raises(InvalidValue, match=r"pooling: 'cls' .*puts no \[CLS\].*use mean"):
+            refused.prepare(QUIET)
+    settings = GumbelcseSettings(pooling="cls")
+    with pytest.raises(InvalidValue, match="use mean"):
+        Sentences().build(partial(Gumbelcse, settings=settings), TrainingSettings(), str(encoder))
 
 
 def prepared_job(storage: Path) -> JobFamily:

@@ -160,3 +160,25 @@ def test_every_search_space_has_a_job() -> None:
     for name in spaces:
         found = vars(importlib.import_module(f"search_spaces.{name}"))
         assert any(script_job.space in found.values() for script_job in JOBS.values()), name
+
+
+@pytest.mark.parametrize(
+    ("script", "settings", "every"),
+    [
+        ("tune_gumbel.py", ["batch_size=512"], 51_200),
+        ("tune_gauss.py", ["batch_size=16"], 1_600),
+        ("tune_gauss.py", ["batch_size=64,32"], 3_200),
+    ],
+)
+def test_the_paper_s_profile_chooses_by_the_area_every_100_steps(
+    script: str, settings: list[str], every: int
+) -> None:
+    given = ["--profile", "paper", *(part for s in settings for part in ("--set", s))]
+    job = JOBS[script]
+    made = make_job(options_of(job, given), job.space)
+    assert (made.space.objective, made.space.mode) == ("rte/auc", "max")
+    assert made.config.validate_every == every
+    assert planned(job, *settings).space.objective == "direction/accuracy"
+    for other in (["--objective", "rte/accuracy"], ["--validate-every", "50"]):
+        with pytest.raises(InvalidValue, match=r"--profile: 'paper' .*leave these out"):
+            make_job(options_of(job, [*given, *other]), job.space)

@@ -88,23 +88,29 @@ def decode(A: np.ndarray, B: np.ndarray, h: np.ndarray, length: int) -> np.ndarr
 Model = tuple[np.ndarray, np.ndarray]
 
 
-def embedding(form: str, forward: Model, backward: Model | None, x: np.ndarray) -> np.ndarray:
+def embedding(
+    form: str, forward: Model, backward: Model | None, x: np.ndarray, decoding: str = "last"
+) -> np.ndarray:
     """Section V, one sentence."""
     if form == "hid":
         return encode(*forward, x)
     if form.startswith("bres"):
         assert backward is not None
-        both = [residual(forward, x), residual(backward, x[::-1])]
+        both = [residual(forward, x, decoding), residual(backward, x[::-1], decoding)]
         return np.concatenate(both) if form == "bres-cat" else (both[0] + both[1]) / 2
-    return residual(forward, x) if form == "res" else mean(decoded(forward, x))
+    residuals = residual(forward, x, decoding)
+    return residuals if form == "res" else mean(decoded(forward, x, decoding))
 
 
-def residual(model: Model, x: np.ndarray) -> np.ndarray:
+def residual(model: Model, x: np.ndarray, decoding: str) -> np.ndarray:
     """Algorithm 2."""
-    return mean(x - decoded(model, x))
+    return mean(x - decoded(model, x, decoding))
 
 
-def decoded(model: Model, x: np.ndarray) -> np.ndarray:
+def decoded(model: Model, x: np.ndarray, decoding: str = "last") -> np.ndarray:
+    if decoding == "states":  # A^T h_i of the encoder
+        A, B = model
+        return np.array([A.T @ encode(A, B, x[: t + 1]) for t in range(len(x))]).reshape(x.shape)
     return decode(*model, encode(*model, x), len(x))
 
 

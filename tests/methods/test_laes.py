@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentune.errors import InvalidValue
-from sentune.methods import laes
+from sentune.methods import laes, laes_fit
 from sentune.methods.laes import Laes, LaesSettings
 from tests.methods.laes_scenes import Model, cosine, embedding, sentences, table, vectors
 from tests.rounding import rounding
@@ -48,6 +48,28 @@ def all_pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
 def slow_cosines(embedded: np.ndarray) -> np.ndarray:
     first, second = all_pairs(len(embedded))
     return np.array([cosine(embedded[i], embedded[j]) for i, j in zip(first, second, strict=True)])
+
+
+@pytest.mark.parametrize("form", FORMS[1:])
+def test_the_encoder_s_own_states_are_decoded(form: str) -> None:
+    model = Laes(WORDS, LaesSettings(form=form, decoding="states"))
+    model.load_state(MODELS[form].state())
+    for p in (3, 12):
+        parts = [(units.A[:p], units.B[:p, :p]) for units in MODELS[form]._units]
+        pair = (parts[0], parts[1] if len(parts) == 2 else None)
+        expected = [embedding(form, *pair, vectors(WORDS, t), "states") for t in TEXTS]
+        np.testing.assert_allclose(model.embed(TEXTS, p), expected, rtol=1e-5, atol=1e-6)
+        assert np.abs(np.array(expected) - slow(form, p, TEXTS)).max() > 0.1
+
+
+def test_a_sentence_whose_gram_matrix_takes_too_much_memory_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = " ".join(["w1", "w2"] * 40)
+    monkeypatch.setattr(laes_fit, "_LARGEST", 4 * 5**2 * 80 * 81 - 1)
+    with pytest.raises(InvalidValue, match=r"sentence of 80 words.*max_length=25"):
+        Laes(WORDS, LaesSettings()).statistics().add([text])
+    Laes(WORDS, LaesSettings(max_length=79)).statistics().add([text])
 
 
 @pytest.mark.parametrize("budget", [1 << 27, 600])

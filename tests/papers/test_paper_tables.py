@@ -80,8 +80,7 @@ def test_a_study_has_the_paper_s_settings_and_the_row_s_own(folder: Path) -> Non
     assert setting["batch_size"] == 16
     assert setting["learning_rate"] == 5e-5
     assert study.options["encoder"] == "bert"
-    assert study.options["objective"] == ["rte/auc"]
-    assert study.options["validate_every"] == 100 * setting["batch_size"]
+    assert study.options["profile"] == "paper"
     assert study.options["storage"] == "s3://b/studies"
     assert study.differs == ("without MultiNLI train",)
 

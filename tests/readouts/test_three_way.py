@@ -12,7 +12,14 @@ from sklearn.metrics import f1_score
 
 from sentune.errors import InvalidValue
 from sentune.readouts import three_way
-from sentune.readouts.three_way import BOTH, best_beta, best_split, decide, macro_f1
+from sentune.readouts.three_way import (
+    BOTH,
+    best_beta,
+    class_metrics,
+    class_weights,
+    decide,
+    macro_f1,
+)
 from tests.rounding import rounding
 
 EXAMPLES = settings(max_examples=40, deadline=None)
@@ -74,16 +81,45 @@ def test_limits_are_kept(scene, limits):
 
 
 @EXAMPLES
-@given(ranges())
-def test_two_classes(scene):
-    scores, _, gold = scene
-    found = best_split(scores, gold)
+@given(ranges(), st.sampled_from(["balanced", "both=0.3", "both=.95"]))
+def test_a_prior_is_the_macro_f1_of_weighted_pairs(scene, prior):
+    low, high, gold = scene
+    shares = np.bincount(gold, minlength=3) / len(gold)
+    if shares[BOTH] in (0, 1):
+        with pytest.raises(InvalidValue, match="pairs of both kinds"):
+            class_weights(prior, np.array(gold))
+        return
+    weights = class_weights(prior, np.array(gold))
+    found = weights * shares
+    assert found.sum() == pytest.approx(1)
+    if prior == "balanced":
+        assert found[shares > 0] == pytest.approx(1 / np.count_nonzero(shares))
+    else:
+        assert found[BOTH] == pytest.approx(float(prior.removeprefix("both=")))
+        assert found[0] * shares[1] == pytest.approx(found[1] * shares[0])
 
     def score(beta: float) -> float:
-        return by_sklearn([0 if s > beta else 1 for s in scores], gold)
+        predicted = by_eq_14(low, high, beta)
+        metrics = class_metrics(np.array(gold), np.array(predicted), weights)
+        own = {"average": None, "zero_division": 0, "sample_weight": weights[gold]}
+        each = f1_score(gold, predicted, labels=[0, 1, 2], **own)
+        assert metrics["macro_f1"] == pytest.approx(each.mean())
+        assert metrics["f1_both"] == pytest.approx(each[BOTH])
+        return float(each.mean())
 
-    assert found.macro_f1 == pytest.approx(max(map(score, every_beta(scores))), abs=rounding(4))
-    assert score(float(found.beta)) == pytest.approx(float(found.macro_f1), abs=rounding(4))
+    betas = every_beta(low + high)
+    scores = [score(beta) for beta in betas]
+    best = best_beta(low, high, gold, weights=weights)
+    assert best.macro_f1 == pytest.approx(max(scores), abs=rounding(4))
+    assert score(float(best.beta)) == pytest.approx(max(scores), abs=rounding(4))
+    table = macro_f1(low, high, gold, betas, weights)
+    np.testing.assert_allclose(table, scores, rtol=0, atol=rounding(4))
+
+
+@pytest.mark.parametrize("prior", ["both", "both=0", "both=1", "both=0.0", "both=30%", "none=0.3"])
+def test_what_is_no_prior(prior):
+    with pytest.raises(InvalidValue, match=f"--prior: {prior!r} .*both=SHARE"):
+        class_weights(prior, np.array([0, 1, 2]))
 
 
 def test_a_value_itself_can_be_the_best_beta():

@@ -24,6 +24,7 @@ from sentune.errors import CorpusError
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.corners import Corners
 from sentune.geometry.points import Points
+from sentune.readouts.three_way import class_weights
 from sentune.tasks import ambiguous_sweep
 from sentune.tasks.ambiguous import OF_SETS, AmbiguousRte
 from sentune.tasks.references import References
@@ -206,6 +207,59 @@ def test_a_combination_that_leaves_too_many_sentences_empty_is_not_chosen(task, 
     assert table["best"]["value"] == pytest.approx(expected)
     if np.isfinite(allowed).any():
         assert result.metrics["ambiguous-rte/empty_sets"] <= most
+
+
+@pytest.mark.parametrize("prior", ["", "both=0.6", "balanced"])
+def test_the_best_of_each_alpha_1_and_what_a_prior_weights(task, prior):
+    weighted = replace(task_corpus(task), prior=prior)
+    task = AmbiguousRte(weighted, references=references(), grids=GRIDS)
+    embeddings = embedded(task)
+    result = task.evaluate(embeddings, BOXES)
+    metrics, table = result.metrics, result.tables["ambiguous-rte/sweep.json"]
+    weights = class_weights(prior, task.gold)[task.gold]
+    slow, values = Slow(task, embeddings, BOXES), np.array(table["values"], dtype=float)
+
+    def scored(row: dict[str, Any], **options: Any) -> list[float]:
+        names = ("intersection", "references", "alpha_1", "alpha_2")
+        predicted = slow.predicted(slow.ranges(*(row[name] for name in names)), row["beta"])
+        each = f1_score(slow.gold, predicted, labels=[0, 1, 2], average=None, **options)
+        return [each.mean(), each[2]]
+
+    rows = result.tables["ambiguous-rte/by_alpha_1.json"]
+    assert [row["alpha_1"] for row in rows] == list(GRIDS["alpha_1"])
+    for place, row in enumerate(rows):
+        assert [row["macro_f1"], row["f1_both"]] == pytest.approx(scored(row))
+        assert row["swept"] == pytest.approx(scored(row, sample_weight=weights)[0])
+        if row["empty_sets"] <= 0.5:
+            assert row["swept"] <= np.nanmax(values[:, :, place])
+        else:  # all combinations leave as many empty
+            assert row["swept"] == np.nanmax(values[:, :, place])
+    (chosen,) = [r for r in rows if r["alpha_1"] == result.readouts["ambiguous-rte/alpha_1"]]
+    assert chosen["macro_f1"] == metrics["ambiguous-rte/macro_f1"]
+    assert chosen["swept"] == table["best"]["value"]
+    assert table["metric"] == f"ambiguous-rte/{'prior_' if prior else ''}macro_f1"
+    both = [metrics.get(f"ambiguous-rte/prior_{name}") for name in ("macro_f1", "f1_both")]
+    expected = scored(chosen, sample_weight=weights) if prior else [None, None]
+    assert both == (pytest.approx(expected) if prior else expected)
+    copies, readouts = task.at_each(rows)
+    for copy, row in zip(copies, rows, strict=True):
+        again = copy.evaluate(embeddings, BOXES, readouts).metrics
+        assert copy.name == f"ambiguous-rte@{row['alpha_1']}"
+        assert again[f"{copy.name}/f1_both"] == row["f1_both"]
+        assert again[f"{copy.name}/accuracy"] == row["accuracy"]
+
+
+def test_the_threshold_of_two_classes_is_the_most_accurate_on_pairs_that_are_not_both(task):
+    """As GumbelCSE section 4.2 has it, which -sen follows."""
+    embeddings = embedded(task)
+    beta = task.evaluate(embeddings, BOXES).readouts["ambiguous-rte/sen_beta"]
+    scores = task.pairs.compare(embeddings[: len(task.pairs.sentences)], BOXES.entails)
+    told = task.gold != 2
+
+    def accuracy(at: float) -> float:
+        return float(np.mean((scores[told] > at) == (task.gold[told] == 0)))
+
+    assert accuracy(beta) == max(map(accuracy, (*scores, -1.0)))
 
 
 def test_readouts_of_dev_are_applied_on_test(task):

@@ -153,13 +153,27 @@ def test_parts_of_like_length_change_no_gradient(
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
+def test_the_weight_of_a_class_is_that_of_its_pairs_in_the_loss(
+    folder: str, tokenizer: PairTokenizer
+) -> None:
+    examples = pairs_with(["yes", "no"], 20, 0)
+    model = build(folder, FAST, CPU).double().eval()
+    weights = torch.tensor([0.5, 2.5], dtype=torch.float64)
+    loss = linear._backward(model, tokenizer, examples.pairs, examples.classes, weights)
+    one_by_one = [
+        float(weights[c]) * linear._backward(model, tokenizer, [pair], np.array([c]))
+        for pair, c in zip(examples.pairs, examples.classes, strict=True)
+    ]
+    assert loss == pytest.approx(np.mean(one_by_one), rel=rounding(32 * model.encoder.width))
+
+
 def test_every_pair_is_seen_once_an_epoch_and_max_examples_ends_the_run(
     folder: str, tokenizer: PairTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[list[int]] = []
 
     def backward(*args: object) -> float:
-        seen.append(np.asarray(args[-1]).tolist())
+        seen.append(np.asarray(args[3]).tolist())
         return 0.5
 
     monkeypatch.setattr(linear, "_backward", backward)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
 from typer import Option
@@ -15,12 +16,14 @@ from sentune.cli.options import (
     Json,
     Limit,
     Model,
+    Prior,
     ReferenceCorpus,
     Settings,
     key_and_value,
     look_here,
 )
 from sentune.errors import InvalidValue
+from sentune.formatting import NO_SHARES
 from sentune.terminal import Terminal, number_column, plain_table, print_line
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from sentune.tasks import References, Result
 
 # everything else among the metrics is a share, shown in per cent
-CORRELATIONS_AND_AREAS = ("auc", "average_precision", "spearman", "pearson", "mse")
+PLAIN = ("auc", "average_precision", "spearman", "pearson", *NO_SHARES)
 
 
 def evaluate(
@@ -56,6 +59,7 @@ def evaluate(
         Option("--count", min=1, help="Rows of --references to sample. Repeatable; default: all."),
     ] = None,
     set_: Settings = None,
+    prior: Prior = None,
     json: Json = None,
     exclude: Annotated[
         Literal["both-ways", "none"],
@@ -77,16 +81,20 @@ def evaluate(
 ) -> None:
     """Measure a model on tasks, and say which it cannot do and why.
 
-    --set gives the grid of a readout, which is swept on --dev.
+    --set gives the grid of a readout, which is swept on --dev. Where ambiguous-rte sweeps several
+    alpha_1, the best combination of each is judged on the tasks too: seen, not chosen by.
     """
     from sentune.embedder.embedder import Embedder
     from sentune.methods import CLOSED_FORM
-    from sentune.tasks import make_tasks
+    from sentune.tasks import AmbiguousRte, Result, make_tasks, with_prior
+    from sentune.tasks.ambiguous import BY_ALPHA_1
 
     if count and references is None:
         raise InvalidValue("--count", count[0], "give --references too, of which it samples rows")
     if set_ and not dev:
         raise InvalidValue("--set", set_[0], "give --dev too, on which the grid is swept")
+    if prior and not dev:
+        raise InvalidValue("--prior", prior, "give --dev too, whose pairs it weights")
     wanted = _corpora("--task", task, limit)
     embedder = Embedder.load(model, device)
     if dev and embedder.name in CLOSED_FORM:
@@ -101,14 +109,25 @@ def evaluate(
     against = _references(embedder, references, count or [])
     chosen = make_tasks(wanted, exclude=exclude, references=against)
     corpora = _corpora("--dev", dev or [], limit)
+    if prior:
+        weighted = with_prior([corpus for _, corpus in corpora], prior)
+        corpora = [(kind, c) for (kind, _), c in zip(corpora, weighted, strict=True)]
     grids = _grids(embedder, against, set_ or [])
     tuning = make_tasks(corpora, exclude=exclude, references=against, grids=grids)
 
     readouts = dict(embedder.readouts)
-    if tuning:
-        readouts |= embedder.evaluate(tuning, batch_size=batch_size).readouts
+    tuned = embedder.evaluate(tuning, batch_size=batch_size) if tuning else Result()
+    readouts |= tuned.readouts
+    rows = tuned.tables.get(f"{AmbiguousRte.kind}/{BY_ALPHA_1}", [])
+    ambiguous = [t for t in chosen if isinstance(t, AmbiguousRte)] if len(rows) > 1 else []
+    for one in ambiguous:
+        at_each, own_readouts = one.at_each(rows)
+        chosen += at_each
+        readouts |= own_readouts
     result = embedder.evaluate(chosen, readouts, batch_size=batch_size, **own)
     report_results(result, Terminal(), json)
+    for one in ambiguous:
+        _report_alphas(one.name, rows, result.metrics, Terminal())
 
 
 def _references(embedder: Embedder, spec: str | None, counts: list[int]) -> References | None:
@@ -150,6 +169,25 @@ def _corpora(option: str, texts: list[str], limit: int | None) -> list[tuple[str
     return found
 
 
+def _report_alphas(
+    task: str, rows: Sequence[Mapping[str, Any]], metrics: Mapping[str, float], console: Console
+) -> None:
+    """Print the best combination of each alpha_1 on dev, and what it gives on a task."""
+    readouts = ("alpha_1", "alpha_2", "references", "intersection")
+    seen = ("macro_f1", "f1_both", "accuracy")
+    shares = ("empty", "dev", "dev at prior", "macro F1", "F1 of both", "accuracy")
+    table = plain_table(*readouts, *map(number_column, shares), header_style="dim")
+    for row in rows:
+        on_dev = [row[name] for name in ("empty_sets", "macro_f1", "swept")]
+        on_task = [metrics[f"{task}@{row['alpha_1']:g}/{name}"] for name in seen]
+        shown = [f"{value:.2%}" for value in (*on_dev, *on_task)]
+        table.add_row(*(str(row[name]) for name in readouts), *shown)
+    always = f"{metrics[f'{task}/always_both']:.2%}"
+    line = f"{task} at the best of each alpha_1 on dev: seen on the task, nothing is chosen by it; "
+    print_line(console, f"{line}F1 of both of always saying both: {always}")
+    console.print(table)
+
+
 def report_results(result: Result, console: Console, json: Path | None = None) -> None:
     """Print a line for each metric, the readouts that were applied, and what was left out.
 
@@ -164,6 +202,8 @@ def report_results(result: Result, console: Console, json: Path | None = None) -
     for name, value in result.metrics.items():
         task, _, metric = name.partition("/")
         by_task[task][metric] = value
+        if "@" in task:
+            continue
         # how many pairs it was measured on: those of its stratum, or all of the task
         counts = result.tables.get(f"{task}/counts.json", {})
         pairs = counts.get(metric, counts.get("pairs"))
@@ -171,6 +211,8 @@ def report_results(result: Result, console: Console, json: Path | None = None) -
         table.add_row(task, metric, _value(metric, value), shown)
     console.print(table)
     for name, readout in result.readouts.items():
+        if "@" in name:
+            continue
         shown = f"{readout:.4g}" if isinstance(readout, float) else readout
         print_line(console, f"readout {name}: {shown}")
     for reason, names in _by_reason(result).items():
@@ -195,5 +237,5 @@ def _by_reason(result: Result) -> dict[str, str]:
 def _value(metric: str, value: float) -> str:
     """``MSRpar/pearson``, ``pearson_weighted_mean``, ``sen_`` and ``dev_pearson``: no shares."""
     base = metric.rpartition("/")[2].removesuffix("_mean").removesuffix("_weighted")
-    known = base.removeprefix("sen_").removeprefix("dev_") in CORRELATIONS_AND_AREAS
+    known = base.removeprefix("sen_").removeprefix("dev_") in PLAIN
     return f"{value:.4f}" if known else f"{value:.2%}"

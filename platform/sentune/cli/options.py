@@ -86,6 +86,15 @@ Settings = Annotated[
         help="A setting's value, or a readout's grid (alpha_1=0.3,0.5). Repeatable.",
     ),
 ]
+Prior = Annotated[
+    str | None,
+    Option(
+        metavar="both=SHARE|balanced",
+        help="Weight the pairs of several labels to this share of the class both, or all classes "
+        "alike, where readouts are chosen (evaluate, tune) or LINEAR is trained; default: as "
+        "they are.",
+    ),
+]
 Json = Annotated[Path | None, Option(help="Write {task: {metric: fraction}} to this file.")]
 
 

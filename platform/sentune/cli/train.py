@@ -12,6 +12,7 @@ from sentune.cli.options import (
     Encoder,
     Json,
     Limit,
+    Prior,
     ReferenceCorpus,
     Settings,
     key_and_value,
@@ -123,6 +124,7 @@ def linear(
         int | None, Option(min=1, help="Pairs of the first stage at most; a triplet makes two.")
     ] = None,
     seed: Annotated[int, Option(min=0, help="Of weights, dropout and order.")] = 0,
+    prior: Prior = None,
     json: Json = None,
 ) -> None:
     """Train BERT with a linear layer on pairs of sentences (LINEAR in GumbelCSE), and judge it."""
@@ -131,9 +133,12 @@ def linear(
 
     fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(KINDS)}"
     tests = tuple(key_and_value("--test", text, fix, KINDS) for text in test)
+    if prior and ambiguous is None:
+        raise InvalidValue("--prior", prior, "give --ambiguous too, whose pairs it weights")
     if not learning_rate > 0:
         raise InvalidValue("--learning-rate", learning_rate, "give a positive number")
     own = LinearSettings.model_fields.keys()
     settings = LinearSettings(**{name: context.params[name] for name in own})
     given = {n: v for n, v in context.params.items() if n not in {"test", "json", *own}}
+    given["prior"] = prior or ""
     report_results(run_linear(**given, tests=tests, settings=settings, say=say), Terminal(), json)

@@ -105,6 +105,8 @@ class Corpus:
         fingerprint: hash of kind and content; equal for equal rows, whatever the format.
         counts: what was read, kept and dropped, by name.
         task: the only one that it poses; empty: all that it can.
+        prior: of the classes, to which ``ambiguous-rte`` weights its pairs where it chooses
+            readouts, as ``readouts.three_way.class_weights`` takes it; empty: as they are.
     """
 
     spec: str
@@ -114,6 +116,7 @@ class Corpus:
     counts: dict[str, int] = field(default_factory=dict)
     quarantine: tuple[BadRow, ...] = ()
     task: str = ""
+    prior: str = ""
 
 
 class Statistics(Protocol):

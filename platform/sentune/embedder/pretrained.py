@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from sentune.embedder.embedder import Embedder, device_of
-from sentune.encoders.tokenizing import length_sorted_chunks
+from sentune.encoders.tokenizing import begins_with_cls, length_sorted_chunks
 from sentune.encoders.transformer import no_progress_bars
 from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.random import KINDS, RandomEncoder
@@ -178,6 +178,9 @@ def _sentence_transformer(
             tokenizer = transformer.tokenizer
             if tokenizer.pad_token is None:  # of many causal models; the mask hides it
                 tokenizer.pad_token = tokenizer.eos_token
+            if options.pooling == "cls" and not begins_with_cls(tokenizer):
+                fix = f"{name} puts no [CLS] before a sentence; use mean or last"
+                raise InvalidValue("pooling", "cls", fix)
             mode = POOLING[options.pooling or "mean"]
             pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode=mode)
             return SentenceTransformer(modules=[transformer, pooling], device=str(device))

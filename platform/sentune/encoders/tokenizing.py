@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -47,6 +47,16 @@ class Tokenizer(_HuggingFaceTokenizer):
             raise InvalidValue("--encoder", path, fix)
         self.pad_id: int = self._tokenizer.pad_token_id
 
+    def check_pooling(self, pooling: str) -> None:
+        """Refuse ``cls`` where a sentence does not begin with [CLS], such as T5's and GPT-2's.
+
+        Raises:
+            InvalidValue: the first state would be that of a word.
+        """
+        if pooling == "cls" and not begins_with_cls(self._tokenizer):
+            fix = f"the tokenizer of {self.path} puts no [CLS] before a sentence; use mean"
+            raise InvalidValue("pooling", pooling, fix)
+
     def encode(
         self, texts: Sequence[str], max_length: int, *, special: bool = True
     ) -> list[np.ndarray]:
@@ -57,6 +67,12 @@ class Tokenizer(_HuggingFaceTokenizer):
             list(texts), truncation=True, max_length=max_length, add_special_tokens=special
         )
         return [np.asarray(ids, dtype=np.int32) for ids in encoded["input_ids"]]
+
+
+def begins_with_cls(tokenizer: Any) -> bool:
+    """Return whether a Hugging Face tokenizer puts its [CLS] token before a sentence."""
+    first: int | None = tokenizer.cls_token_id
+    return first is not None and tokenizer("")["input_ids"][:1] == [first]
 
 
 def load_tokenizer(path: str) -> Tokenizer:

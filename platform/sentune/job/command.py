@@ -50,6 +50,8 @@ METAVARS = {
         "STUDY": "warm_start",
         "URL": "optuna",
         "KEY=VALUE": "set",
+        "both=SHARE|balanced": "prior",
+        "paper": "profile",
     }.items()
     for field in fields.split()
 }

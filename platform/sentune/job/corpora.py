@@ -139,6 +139,7 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         "kind": corpus.kind.value,
         "counts": dict(corpus.counts),
         **({"task": corpus.task} if corpus.task else {}),
+        **({"prior": corpus.prior} if corpus.prior else {}),
         **({"first_bad": str(corpus.quarantine[0])} if corpus.quarantine else {}),
     }
 

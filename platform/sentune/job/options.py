@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from sentune.errors import InvalidValue
+from sentune.readouts.three_way import check_prior
 from sentune.study import SAMPLERS, LauncherName, SchedulerName
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.user_code import installed
@@ -235,6 +236,12 @@ class JobOptions(TrainingOptions):
     encoder: Encoder = "builtin:tiny"
     references: str | None = None
     """corpus of the reference sentences of interpretations (default: the training corpus)"""
+    prior: Annotated[str, _checked_by(check_prior)] | None = None
+    """share of the class both (both=0.3), or all classes alike (balanced), to which ambiguous-rte
+    weights its development pairs where it chooses readouts (default: as they are)"""
+    profile: Literal["paper"] | None = None
+    """paper: choose checkpoints as the papers of boxes and Gaussians do, by rte/auc every 100 steps
+    (of the smallest batch size, if several are tried), for --objective and --validate-every"""
 
 
 class OperationOptions(TrainingOptions):

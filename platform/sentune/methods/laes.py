@@ -53,14 +53,19 @@ _WAYS = ("forward", "backward")
 class LaesSettings(ClosedFormSettings):
     """Settings of LAES."""
 
-    max_length: int | None = Field(25, ge=1)
-    """Words of a sentence that are used, known ones, from its beginning; none: all. The fit's
-    memory grows with the square of the longest sentence: 225 MB for 25 words of 300 dimensions.
-    Sentences are cut and not the autoencoder's lags: with cut lags it is no longer the optimum."""
+    max_length: int | None = Field(None, ge=1)
+    """Words of a sentence that are used, known ones, from its beginning; none: all, as in the
+    paper. The fit's memory grows with the square of the longest sentence: 225 MB for 25 words of
+    300 dimensions. Sentences are cut and not the autoencoder's lags: with cut lags it is no longer
+    the optimum."""
     form: Form = "res"
     """``hid``: last hidden state; ``reco``: mean of the decoded words; ``res``: mean of what
     decoding leaves over; ``bres-sum`` and ``bres-cat``: half the sum and the concatenation of
     ``res`` by a forward and a backward model (sections V-A to V-D)."""
+    decoding: Literal["last", "states"] = "last"
+    """What ``reco`` and ``res`` decode: ``last`` the last state h_l, by A^T (B^T)^i h_l as written
+    (section IV); ``states`` the encoder's own state of each word, by A^T h_i, as the indices of
+    sections V-B and V-C may be read. On STS Benchmark dev it is much nearer to the paper's RECO."""
     solver: Solver = "auto"
     """``exact`` and ``lanczos`` decompose the Gram matrix, which squares the condition number of
     the data: at full rank they decode to about 1e-16 times its square. ``svd`` decomposes the data
@@ -205,10 +210,11 @@ class Laes(ClosedForm):
         recurrences = [LinearRecurrence(units, batch, backward=way) for units, way in ways]
         for p in values:
             if self.settings.form == "hid":
-                yield recurrences[0].states(p)
+                yield recurrences[0].states(p)[0]
                 continue
             # sections V-B to V-D, from the means of the words and of the decoded words
-            decoded = [recurrence.reconstructed(p) for recurrence in recurrences]
+            of_states = self.settings.decoding == "states"
+            decoded = [r.reconstructed(p, of_states=of_states) for r in recurrences]
             if self.settings.form == "reco":
                 yield decoded[0]
             elif self.settings.form == "bres-cat":
@@ -263,22 +269,26 @@ class LinearRecurrence:
         steps = word_by_word(batch.ids, batch.first, batch.lengths, backward=backward)
         self._inputs = [projected[step] for step in steps]
 
-    def states(self, p: int) -> Floats:
-        """[S, p] h_l of each sentence (LAES Eq. 6); zero without words."""
+    def states(self, p: int) -> tuple[Floats, Floats]:
+        """[S, p] twice: h_l of each sentence (LAES Eq. 6), and the sum of its h_1, ..., h_l; zero
+        without words."""
         B = self._units.B[:p, :p]
-        h = np.zeros((len(self._batch.lengths), p))
+        h, summed = np.zeros((2, len(self._batch.lengths), p))
         for t, inputs in enumerate(self._inputs):
             active = h[: len(inputs)]
             active[:] = active @ B.T + inputs[:, :p] if t else inputs[:, :p]
-        return h
+            summed[: len(inputs)] += active
+        return h, summed
 
-    def reconstructed(self, p: int) -> Floats:
+    def reconstructed(self, p: int, *, of_states: bool) -> Floats:
         """[S, n] means of the decoded words (LAES section V-B), zero without words.
 
-        The words decoded from h are A^T h, A^T B^T h, A^T (B^T)^2 h, ..., so that their sum is
-        A^T applied to sum_(i < l) (B^T)^i h.
+        The words decoded from h = h_l are A^T h, A^T B^T h, A^T (B^T)^2 h, ..., so that their sum
+        is A^T applied to sum_(i < l) (B^T)^i h; ``of_states`` they are A^T h_1, ..., A^T h_l.
         """
-        summed = self._summed(self.states(p), p)
+        last, summed = self.states(p)
+        if not of_states:
+            summed = self._summed(last, p)
         summed /= np.maximum(self._batch.lengths, 1)[:, None]
         return summed @ self._units.A[:p]
 

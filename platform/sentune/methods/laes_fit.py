@@ -40,6 +40,9 @@ _CHUNK = 1024
 _WIDEST = 1 << 30
 """Bytes of the largest data matrix that is written down for the direct SVD."""
 
+_LARGEST = 1 << 33
+"""Bytes of the largest Gram matrix that is added up: of 154 words of 300 dimensions."""
+
 
 class Gram:
     """The Gram matrix G of the data matrix, as the block rows of its lower triangle.
@@ -84,6 +87,10 @@ class Gram:
 
     def _grow(self, blocks: int) -> None:
         n = self.width
+        nbytes = 4 * n * n * blocks * (blocks + 1)
+        if nbytes > _LARGEST:
+            fix = f"a sentence of {blocks} words makes it {nbytes / 2**30:.0f} GiB; cut sentences "
+            raise InvalidValue("LAES's Gram matrix", "max_length=none", f"{fix}with max_length=25")
         self.panels += [np.zeros((n, (j + 1) * n)) for j in range(len(self.panels), blocks)]
 
     def all_reduce(self, workers: Reducer) -> None:

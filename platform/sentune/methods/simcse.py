@@ -88,7 +88,11 @@ class UnsupervisedSimcseSettings(MethodSettings):
 
 
 class UnsupervisedSimcse(PairSimcse):
-    """Each sentence is embedded twice; its second view under other dropout is the positive."""
+    """Each sentence is embedded twice; its second view under other dropout is the positive.
+
+    Gao et al. section 3. Their code puts a layer (MLP) on [CLS] while it trains and leaves it out
+    when it embeds; there is none here.
+    """
 
     name: ClassVar[str] = "simcse-unsupervised"
     title: ClassVar[str] = "Unsupervised SimCSE"

@@ -9,7 +9,8 @@ Legend: V = combinations of other readouts, N = pairs, K = 2N + 1 places among t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,13 +18,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sentune.errors import InvalidValue
-from sentune.readouts.threshold import best_cut, between
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 ENTAILMENT, NON_ENTAILMENT, BOTH = 0, 1, 2
 CLASSES = ("entailment", "non_entailment", "both")
 EVERYWHERE = (-np.inf, np.inf)
+EQUAL = np.ones(3)
+"""Weights of the classes where every pair counts once."""
+PRIOR = re.compile(r"balanced|both=(0?\.\d+)")
 # Values sorted at once; about ten arrays of this size live at a time, 8 MB each.
 CHUNK = 2**20
 
@@ -44,16 +47,60 @@ def class_of(labels: Iterable[str]) -> int:
     return ENTAILMENT if len(found) == 1 else BOTH
 
 
-def class_metrics(gold: Counts, predicted: Counts) -> dict[str, float]:
+def check_prior(prior: str) -> None:
+    """Raise a ValueError where a text is no prior of the classes."""
+    match = PRIOR.fullmatch(prior)
+    if match is None or (match[1] and float(match[1]) == 0):
+        raise ValueError("give both=SHARE, 0 < SHARE < 1, such as both=0.3, or balanced")
+
+
+def class_weights(prior: str, gold: Counts) -> Floats:
+    """Return the weight of a pair of each class, [3], under which the classes have a prior.
+
+    The mean over the pairs is 1.
+
+    Args:
+        prior: ``both=SHARE``, the share of ``both``, while the other two keep their ratio;
+            ``balanced``, all classes alike; empty for the classes as they are.
+        gold: [N] classes.
+
+    Raises:
+        InvalidValue: the prior is neither, or no pair, or every pair, is ``both``.
+    """
+    if not prior:
+        return EQUAL
+    try:
+        check_prior(prior)
+    except ValueError as error:
+        raise InvalidValue("--prior", prior, str(error)) from None
+    counts = np.bincount(gold, minlength=3)
+    both = counts[BOTH] / len(gold)
+    if both in (0, 1):
+        fix = f"{counts[BOTH]} of {len(gold)} pairs are both; give pairs of both kinds, or no prior"
+        raise InvalidValue("--prior", prior, fix)
+    if prior == "balanced":
+        return len(gold) / (np.count_nonzero(counts) * np.maximum(counts, 1))
+    share = float(prior.partition("=")[2])
+    rest = (1 - share) / (1 - both)
+    return np.array([rest, rest, share / both])
+
+
+def class_metrics(gold: Counts, predicted: Counts, weights: Floats = EQUAL) -> dict[str, float]:
     """Return macro F1, the F1 of each class and the accuracy (GumbelCSE section 4.4, Table 3).
 
     The F1 of a class that is neither predicted nor gold is 0.
+
+    Args:
+        weights: [3] of a pair of each gold class.
     """
     from sklearn.metrics import f1_score  # it takes seconds to import
 
-    each = f1_score(gold, predicted, labels=range(3), average=None, zero_division=0)
+    by_pair = weights[gold]
+    each = f1_score(
+        gold, predicted, labels=range(3), average=None, sample_weight=by_pair, zero_division=0
+    )
     found = {f"f1_{name}": float(f1) for name, f1 in zip(CLASSES, each, strict=True)}
-    accuracy = float(np.mean(predicted == gold))
+    accuracy = float(np.average(predicted == gold, weights=by_pair))
     return {"macro_f1": float(each.mean()), **found, "accuracy": accuracy}
 
 
@@ -65,7 +112,11 @@ def decide(lows: ArrayLike, highs: ArrayLike, beta: ArrayLike) -> Counts:
 
 
 def best_beta(
-    lows: ArrayLike, highs: ArrayLike, gold: ArrayLike, limits: tuple[float, float] = EVERYWHERE
+    lows: ArrayLike,
+    highs: ArrayLike,
+    gold: ArrayLike,
+    limits: tuple[float, float] = EVERYWHERE,
+    weights: Floats = EQUAL,
 ) -> BestBeta:
     """Return the beta with the largest macro F1 over the three classes; of equal ones the lowest.
 
@@ -76,6 +127,7 @@ def best_beta(
         lows, highs: [..., N] finite, low <= high.
         gold: [N] classes 0, 1 or 2.
         limits: the smallest and the largest beta that may be found.
+        weights: [3] of a pair of each class, as ``class_weights`` has them.
 
     Raises:
         InvalidValue: shapes that differ, no pairs, values that are not finite or out of order,
@@ -86,38 +138,21 @@ def best_beta(
     low, high = low.reshape(-1, pairs), high.reshape(-1, pairs)
     step = max(1, CHUNK // (2 * pairs))
     blocks = [slice(start, start + step) for start in range(0, len(low), step)]
-    parts = [_best_of_rows(low[block], high[block], truth, limits) for block in blocks]
+    parts = [_best_of_rows(low[block], high[block], truth, limits, weights) for block in blocks]
     betas, scores = (np.concatenate(side) for side in zip(*parts, strict=True))
     if not np.isfinite(scores).all():
         raise InvalidValue("limits", limits, "no beta that these values tell apart lies within")
     return BestBeta(betas.reshape(shape), scores.reshape(shape))
 
 
-def best_split(scores: ArrayLike, gold: ArrayLike) -> BestBeta:
-    """Return the beta of two classes, entailment where score > beta and non-entailment otherwise.
-
-    Macro F1 is over all three classes, so that it compares with ``best_beta``; of equal ones the
-    lowest.
-
-    Args:
-        scores: [N] finite.
-        gold: [N] classes 0, 1 or 2.
-    """
-    values, _, truth = _checked(scores, scores, gold)
-    order = np.argsort(values, kind="stable")
-    values, truth = values[order], truth[order]
-    below = np.arange(len(values) + 1)  # pairs at or below beta
-    lows, highs = (
-        _Tally(below, np.concatenate(([0], np.cumsum(truth == c))), below)  # so that none is both
-        for c in (ENTAILMENT, NON_ENTAILMENT)
-    )
-    macro = _macro(lows, highs, truth)
-    cut = best_cut(values, macro)
-    return BestBeta(np.asarray(between(values, cut)), np.asarray(macro[cut]))
-
-
-def macro_f1(lows: ArrayLike, highs: ArrayLike, gold: ArrayLike, betas: ArrayLike) -> Floats:
-    """[..., B]: macro F1 of [..., N] ranges at each of B thresholds.
+def macro_f1(
+    lows: ArrayLike,
+    highs: ArrayLike,
+    gold: ArrayLike,
+    betas: ArrayLike,
+    weights: Floats = EQUAL,
+) -> Floats:
+    """[..., B]: macro F1 of [..., N] ranges at each of B thresholds; weights as ``best_beta``.
 
     Raises:
         InvalidValue: as ``best_beta``.
@@ -126,48 +161,48 @@ def macro_f1(lows: ArrayLike, highs: ArrayLike, gold: ArrayLike, betas: ArrayLik
     thresholds = np.asarray(betas, dtype=np.float64)
     pairs = low.shape[-1]
     rows = zip(low.reshape(-1, pairs), high.reshape(-1, pairs), strict=True)
-    found = [_at_thresholds(*row, truth, thresholds) for row in rows]
+    found = [_at_thresholds(*row, truth, thresholds, weights) for row in rows]
     return np.array(found).reshape(*low.shape[:-1], len(thresholds))
 
 
-def _at_thresholds(low: Floats, high: Floats, truth: Counts, betas: Floats) -> Floats:
+def _at_thresholds(
+    low: Floats, high: Floats, truth: Counts, betas: Floats, weights: Floats
+) -> Floats:
     """[B]: macro F1 of one row of ranges."""
-    under, over = low[:, None] <= betas, high[:, None] < betas
-    both = truth == BOTH
-    lows = _Tally(under.sum(0), under[truth == ENTAILMENT].sum(0), under[both].sum(0))
-    highs = _Tally(over.sum(0), over[truth == NON_ENTAILMENT].sum(0), over[both].sum(0))
-    return _macro(lows, highs, truth)
+    sides = low[:, None] <= betas, high[:, None] < betas
+    lows, highs = (_Tally(*(side[truth == c].sum(0) for c in range(3))) for side in sides)
+    return _macro(lows, highs, truth, weights)
 
 
 class _Tally(NamedTuple):
-    """Of all pairs, of the gold class that the side decides, and of the gold class ``both``.
+    """How many pairs of each gold class; of lows those at or under beta, of highs under it."""
 
-    For lows, how many are at or under beta; for highs, how many are under it.
-    """
-
-    everything: Counts
-    own: Counts
+    entailment: Counts
+    non_entailment: Counts
     both: Counts
 
 
-def _macro(lows: _Tally, highs: _Tally, truth: Counts) -> Floats:
+def _macro(lows: _Tally, highs: _Tally, truth: Counts, weights: Floats) -> Floats:
     total = np.bincount(truth, minlength=3)
-    entailments = len(truth) - lows.everything
-    each = (
-        _f1(total[ENTAILMENT] - lows.own, entailments, total[ENTAILMENT]),
-        _f1(highs.own, highs.everything, total[NON_ENTAILMENT]),
-        _f1(lows.both - highs.both, lows.everything - highs.everything, total[BOTH]),
+    predicted = (
+        [of - low for of, low in zip(total, lows, strict=True)],
+        highs,
+        [low - high for low, high in zip(lows, highs, strict=True)],
     )
+    each = (_f1(c, pairs, total, weights) for c, pairs in enumerate(predicted))
     return sum(each, np.zeros(())) / 3
 
 
-def _f1(hits: Counts, predicted: Counts, gold: int) -> Floats:
+def _f1(of: int, predicted: Sequence[Counts], total: Counts, weights: Floats) -> Floats:
     """2 hits / (predicted + gold); 0 where nothing is predicted and nothing is gold."""
-    return 2 * hits / np.maximum(predicted + gold, 1)
+    weighted = [weight * pairs for weight, pairs in zip(weights, predicted, strict=True)]
+    least = np.finfo(np.float64).tiny
+    found: Floats = 2 * weighted[of] / np.maximum(sum(weighted) + weights[of] * total[of], least)
+    return found
 
 
 def _best_of_rows(
-    low: Floats, high: Floats, truth: Counts, limits: tuple[float, float]
+    low: Floats, high: Floats, truth: Counts, limits: tuple[float, float], weights: Floats
 ) -> tuple[Floats, Floats]:
     """[V, N] -> the best beta and its macro F1, [V] each."""
     values = np.concatenate([low, high], axis=1)
@@ -175,7 +210,7 @@ def _best_of_rows(
     values = np.take_along_axis(values, order, axis=1)
     lows, highs = _cumulated(order, truth)
     candidates = [
-        (betas, _macro(at_low, at_high, truth))
+        (betas, _macro(at_low, at_high, truth, weights))
         for betas, at_low, at_high in _candidates(values, lows, highs)
     ]
     betas, scores = (np.concatenate(side, axis=1) for side in zip(*candidates, strict=True))
@@ -192,9 +227,10 @@ def _cumulated(order: Counts, truth: Counts) -> tuple[_Tally, _Tally]:
     def among_first(mask: NDArray[np.bool_]) -> Counts:
         return np.pad(np.cumsum(mask, axis=1), ((0, 0), (1, 0)))
 
+    of_classes = [gold == c for c in range(3)]
     return (
-        _Tally(*map(among_first, (~is_high, ~is_high & (gold == 0), ~is_high & (gold == 2)))),
-        _Tally(*map(among_first, (is_high, is_high & (gold == 1), is_high & (gold == 2)))),
+        _Tally(*(among_first(~is_high & of) for of in of_classes)),
+        _Tally(*(among_first(is_high & of) for of in of_classes)),
     )
 
 

@@ -9,6 +9,7 @@ from sentune.tasks.choose import (
     read_judged,
     task_and_corpus,
     tasks_for,
+    with_prior,
 )
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import DirectionTask, bag_of_words_direction, entailment_pairs
@@ -47,4 +48,5 @@ __all__ = [
     "read_judged",
     "task_and_corpus",
     "tasks_for",
+    "with_prior",
 ]

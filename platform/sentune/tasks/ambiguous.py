@@ -5,6 +5,10 @@ GumbelCSE sections 3.2 and 4.4.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -20,15 +24,18 @@ from sentune.readouts.three_way import (
     CLASSES,
     ENTAILMENT,
     NON_ENTAILMENT,
-    best_split,
     class_metrics,
     class_of,
+    class_weights,
 )
+from sentune.readouts.threshold import best_threshold
 from sentune.tasks.ambiguous_sweep import OF_SETS, RangeFinder, sweep
 from sentune.tasks.base import Given, ParallelMap, Result, readout_of, require
 from sentune.tasks.pairs import Pairs
-from sentune.tasks.references import InterpretationTask, References
+from sentune.tasks.references import AXES, InterpretationTask, References
 
+BY_ALPHA_1 = "by_alpha_1.json"
+"""A task's table of the best combination for each alpha_1: ``TASK/by_alpha_1.json``."""
 METRICS = ("macro_f1", *(f"f1_{name}" for name in CLASSES), "accuracy")
 
 
@@ -42,13 +49,15 @@ class AmbiguousRte(InterpretationTask):
     ``f1_both`` and ``accuracy`` of Eq. 14 (the paper's "-int"), for boxes with references; the same
     with ``sen_`` for one threshold on the sentences alone ("-sen"), which never says "both";
     ``majority``, the share of the largest class, and ``always_both``, the ``f1_both`` of always
-    saying "both". At the chosen readouts ``empty_sets``, the share of sentences without an
-    interpretation (their own box stands in for one), ``references_per_sentence``, the mean of |U|,
-    and ``self_probability``, the mean P(b | b).
+    saying "both". Where the corpus has a prior of the classes, ``prior_macro_f1`` and
+    ``prior_f1_both``, in which its pairs are weighted to that. At the chosen readouts
+    ``empty_sets``, the share of sentences without an interpretation (their own box stands in for
+    one), ``references_per_sentence``, the mean of |U|, and ``self_probability``, the mean P(b | b).
 
     Readouts: ``intersection``, ``references``, ``alpha_1``, ``alpha_2``, ``beta`` with the best
-    macro F1 among those that leave at most half of the sentences without an interpretation, of
-    equal ones the first, and ``sen_beta``.
+    macro F1 (at the prior, if there is one) among those that leave at most half of the sentences
+    without an interpretation, of equal ones the first; and ``sen_beta`` with the best accuracy on
+    the pairs that are not ``both``, as in two classes (section 4.2).
 
     Args:
         references: of boxes; without them there are only the ``sen_`` metrics.
@@ -57,6 +66,7 @@ class AmbiguousRte(InterpretationTask):
 
     Raises:
         CorpusError: the corpus has no pairs of several labels, or all of them are of one class.
+        InvalidValue: its prior cannot be had.
     """
 
     kind = "ambiguous-rte"
@@ -78,6 +88,8 @@ class AmbiguousRte(InterpretationTask):
         if len(set(self.gold.tolist())) < 2:
             classes = ", ".join(CLASSES[i] for i in sorted(set(self.gold.tolist()))) or "no pairs"
             raise CorpusError(corpus.spec, f"{name} needs two classes at least; found: {classes}")
+        self.prior = corpus.prior
+        self.weights = class_weights(corpus.prior, self.gold)
         self.pairs = Pairs(tuple(columns["premise"]), tuple(columns["hypothesis"]))
         super().__init__(name, self.pairs.sentences, references, grids)
 
@@ -91,6 +103,22 @@ class AmbiguousRte(InterpretationTask):
             return self._judge_interpretations(result, embeddings, geometry, readouts)
         reason = "interpretations are overlaps of boxes, which this geometry has not"
         return self.without(result, (*METRICS, *OF_SETS), reason)
+
+    def at_each(
+        self, rows: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[AmbiguousRte], dict[str, Any]]:
+        """Return the task once for each row of a table ``BY_ALPHA_1``, and the rows' readouts.
+
+        ``ambiguous-rte@0.3`` is the task at the best readouts with an alpha_1 of 0.3.
+        """
+        tasks: list[AmbiguousRte] = []
+        readouts: dict[str, Any] = {}
+        for row in rows:
+            task = copy(self)
+            task.name = f"{self.name}@{row['alpha_1']:g}"
+            tasks.append(task)
+            readouts |= {f"{task.name}/{name}": row[name] for name in (*AXES, BETA.name)}
+        return tasks, readouts
 
     def baselines(self) -> dict[str, float]:
         """Return the share of the largest class, and the F1 of ``both`` of always saying it."""
@@ -108,7 +136,9 @@ class AmbiguousRte(InterpretationTask):
         own = embeddings[: len(self.pairs.sentences)].double()
         scores = self.pairs.compare(own, geometry.entails)
         if readouts is None:
-            beta: float | None = float(best_split(scores, self.gold).beta)
+            told = self.gold != BOTH
+            split = best_threshold(scores[told], self.gold[told] == ENTAILMENT)
+            beta: float | None = split.value
         else:
             beta = readout_of(readouts, self.name, self.kind, "sen_beta")
         if beta is None:
@@ -136,10 +166,17 @@ class AmbiguousRte(InterpretationTask):
             sizes=sizes,
             grids=grids,
         )
-        swept = sweep(f"{self.name}/macro_f1", finder, self.gold, self.spread)
+        metric = f"{self.name}/{'prior_' if self.prior else ''}macro_f1"
+        swept = sweep(metric, finder, self.gold, self.weights, self.spread)
         self._score(result, "", swept.predicted)
+        if self.prior:
+            found = class_metrics(self.gold, swept.predicted, self.weights)
+            names = ("macro_f1", "f1_both")
+            result.metrics |= {f"{self.name}/prior_{name}": found[name] for name in names}
         result.metrics |= {f"{self.name}/{name}": x for name, x in swept.of_sets.items()}
         result.tables[f"{self.name}/coverage.json"] = swept.coverage
+        if readouts is None:
+            result.tables[f"{self.name}/{BY_ALPHA_1}"] = swept.by_alpha_1
         self.add(result, swept.sweep, readouts)
         return result
 

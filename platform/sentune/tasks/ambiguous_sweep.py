@@ -9,7 +9,7 @@ references), A = allowed pairs of alphas.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -27,7 +27,7 @@ from sentune.geometry.interpretations.groups import Groups
 from sentune.readouts.cells import Cells
 from sentune.readouts.grid import Grid
 from sentune.readouts.sweep import Sweep
-from sentune.readouts.three_way import best_beta, decide, macro_f1
+from sentune.readouts.three_way import best_beta, class_metrics, decide, macro_f1
 from sentune.tasks.base import ParallelMap
 from sentune.tasks.references import AXES, allowed_alphas
 
@@ -55,40 +55,72 @@ class AmbiguousSweepResult:
         of_sets: ``OF_SETS`` -> share of empty U, mean P(b | b), mean |U| of distinct sentences.
         coverage: intersection -> shares of sentences without a reference above each alpha, and
             quantiles of P(b | b), as JSON types.
+        by_alpha_1: for each alpha_1 its best combination: the readouts, ``empty_sets``, the metrics
+            of ``class_metrics`` with every pair counted once, and ``swept``, the value of the
+            sweep's metric.
     """
 
     sweep: Sweep
     predicted: Rows
     of_sets: dict[str, float]
     coverage: dict[str, Any]
+    by_alpha_1: list[dict[str, Any]]
 
 
 def sweep(
-    metric: str, finder: RangeFinder, gold: Rows, spread: ParallelMap
+    metric: str,
+    finder: RangeFinder,
+    gold: Rows,
+    weights: NDArray[np.float64],
+    spread: ParallelMap,
 ) -> AmbiguousSweepResult:
     """Macro F1 of every combination, and the best of those with at most ``MOST_EMPTY`` empty sets.
 
     Args:
         gold: [N] classes.
+        weights: [3] of a pair of each class in the macro F1.
         spread: runs the finder on blocks of pairs.
 
     Raises:
         InvalidValue: no alpha_1 is below an alpha_2.
     """
     found = _collect(finder, spread)
-    table = _table(metric, finder, found, gold)
+    table = _table(metric, finder, found, gold, weights)
+    predicted, of_sets = _applied(table, finder, found)
+    names = table.axes["intersection"]
+    return AmbiguousSweepResult(
+        sweep=table,
+        predicted=predicted,
+        of_sets=of_sets,
+        coverage={str(k): _coverage(c, finder) for k, c in zip(names, found, strict=True)},
+        by_alpha_1=list(_by_alpha_1(table, finder, found, gold)),
+    )
+
+
+def _applied(
+    table: Sweep, finder: RangeFinder, found: list[Ranges]
+) -> tuple[Rows, dict[str, float]]:
+    """Return the classes that the best combination gives, and ``OF_SETS``."""
     x, n, *alphas = table.place[:4]
     best, pair = found[x], finder.allowed.index((alphas[0], alphas[1]))
     low, high = _probabilities(best.low[n, pair]), _probabilities(best.high[n, pair])
     members = best.members[:, n, pair]
     means = np.mean(members == 0), best.own.mean(dtype=np.float64), members.mean()
-    names = table.axes["intersection"]
-    return AmbiguousSweepResult(
-        sweep=table,
-        predicted=decide(low, high, float(table.chosen["beta"])),
-        of_sets=dict(zip(OF_SETS, map(float, means), strict=True)),
-        coverage={str(k): _coverage(c, finder) for k, c in zip(names, found, strict=True)},
-    )
+    of_sets = dict(zip(OF_SETS, map(float, means), strict=True))
+    return decide(low, high, float(table.chosen["beta"])), of_sets
+
+
+def _by_alpha_1(
+    table: Sweep, finder: RangeFinder, found: list[Ranges], gold: Rows
+) -> Iterator[dict[str, Any]]:
+    for place in range(len(table.axes["alpha_1"])):
+        values = np.full_like(table.values, np.nan)
+        values[:, :, place] = table.values[:, :, place]
+        if np.isfinite(values).any():
+            part = replace(table, values=values)
+            predicted, of_sets = _applied(part, finder, found)
+            empty = {"empty_sets": of_sets["empty_sets"]}
+            yield part.chosen | empty | class_metrics(gold, predicted) | {"swept": part.best}
 
 
 def _collect(finder: RangeFinder, spread: ParallelMap) -> list[Ranges]:
@@ -123,7 +155,13 @@ def _probabilities(logarithms: Floats) -> NDArray[np.float64]:
     return np.exp(logarithms.astype(np.float64))
 
 
-def _table(metric: str, finder: RangeFinder, found: list[Ranges], gold: Rows) -> Sweep:
+def _table(
+    metric: str,
+    finder: RangeFinder,
+    found: list[Ranges],
+    gold: Rows,
+    weights: NDArray[np.float64],
+) -> Sweep:
     grids, betas = finder.grids, finder.grids["beta"]
     empty = np.stack([(ranges.members == 0).mean(axis=0) for ranges in found])  # [X, F, A]
     axes = {name: grids[name] for name in (*AXES, *(["beta"] if betas else []))}
@@ -135,9 +173,10 @@ def _table(metric: str, finder: RangeFinder, found: list[Ranges], gold: Rows) ->
     for x, n in np.ndindex(values.shape[:2]):
         low, high = _probabilities(found[x].low[n]), _probabilities(found[x].high[n])
         if betas:
-            values[x, n, first, second] = macro_f1(low, high, gold, [float(b) for b in betas])
+            scores = macro_f1(low, high, gold, [float(b) for b in betas], weights)
+            values[x, n, first, second] = scores
         else:
-            best = best_beta(low, high, gold, limits=(0.0, 1.0))
+            best = best_beta(low, high, gold, (0.0, 1.0), weights)
             values[x, n, first, second] = best.macro_f1
             exact[x, n, first, second] = best.beta
     return Sweep(

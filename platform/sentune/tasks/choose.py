@@ -13,7 +13,7 @@ import numpy as np
 from sentune.corpora.formats import FORMATS, read, read_pairs
 from sentune.corpora.schema import Corpus, Kind
 from sentune.credentials import without_credentials
-from sentune.errors import CorpusError
+from sentune.errors import CorpusError, InvalidValue
 from sentune.readouts.grid import Grids
 from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.base import ModelTask, ParallelMap, Task, free_name
@@ -131,6 +131,19 @@ def read_judged(text: str, *, prefer: Kind | None = None) -> Corpus:
         return read_pairs(spec, prefer=prefer)
     corpus = read(of_task(spec, task), kind_of(task))
     return replace(corpus, spec=without_credentials(spec), task=task)
+
+
+def with_prior(corpora: Sequence[Corpus], prior: str) -> tuple[Corpus, ...]:
+    """Return development corpora, those of several labels with a prior of their classes.
+
+    Raises:
+        InvalidValue: none has several labels, or no pairs that the prior can weight.
+    """
+    several = Kind.SEVERAL_LABELS
+    if all(corpus.kind is not several for corpus in corpora):
+        fix = "give --dev pairs of several labels, which it weights, such as snli:TRAIN?votes=2"
+        raise InvalidValue("--prior", prior, fix)
+    return tuple(replace(c, prior=prior) if c.kind is several else c for c in corpora)
 
 
 def of_task(spec: str, kind: str) -> str:

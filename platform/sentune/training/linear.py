@@ -33,6 +33,7 @@ from sentune.readouts.three_way import (
     NON_ENTAILMENT,
     class_metrics,
     class_of,
+    class_weights,
 )
 from sentune.tasks.base import Result, free_name
 from sentune.training.precision import sentences_at_a_time
@@ -132,6 +133,7 @@ def run_linear(
     second_epochs: int = 3,
     limit: int | None = None,
     max_examples: int | None = None,
+    prior: str = "",
     settings: LinearSettings,
     say: Say | None = None,
 ) -> Result:
@@ -148,15 +150,19 @@ def run_linear(
         ambiguous: pairs of several labels, the second stage's; without it there is one stage.
         limit: rows of each corpus at most.
         max_examples: pairs of the first stage at most; a triplet makes two.
+        prior: of the classes, to which the loss of the second stage weights its pairs, as
+            ``readouts.three_way.class_weights`` takes it.
 
     Raises:
-        InvalidValue: a corpus or encoder that there is not, or pairs too long for the encoder.
+        InvalidValue: a corpus or encoder that there is not, pairs too long for the encoder, or a
+            prior that cannot be had.
         CorpusError: a corpus that cannot be read.
         TrialFailed: the training cannot go on.
     """
     stages = [two_way_examples(read(corpus, Kind.TRIPLETS, limit=limit))]
     if ambiguous is not None:
         stages.append(three_way_examples(read(ambiguous, Kind.SEVERAL_LABELS, limit=limit)))
+    weights = torch.from_numpy(class_weights(prior, stages[-1].classes)).float()
     judged: dict[str, tuple[str, ClassifiedPairs]] = {}
     for kind, spec in tests:
         examples = two_way_examples if kind == TWO_WAY else three_way_examples
@@ -180,7 +186,7 @@ def run_linear(
     judge_all(TWO_WAY)
     for stage in stages[1:]:
         model.renew(len(CLASSES))
-        fit(model, tokenizer, stage, settings, epochs=second_epochs, say=say)
+        fit(model, tokenizer, stage, settings, epochs=second_epochs, weights=weights, say=say)
     judge_all(THREE_WAY)
     return result
 
@@ -205,6 +211,7 @@ def fit(
     *,
     epochs: int,
     max_examples: int | None = None,
+    weights: Tensor | None = None,
     say: Say | None = None,
 ) -> list[float]:
     """Train one stage (AdamW on the cross-entropy, linear warm-up and fall); return its losses.
@@ -212,6 +219,7 @@ def fit(
     Args:
         epochs: passes over the examples, each in an order of its own.
         max_examples: fewer pairs than that, for a shorter run; the schedule ends there.
+        weights: [C] of a pair of each class in the loss.
         say: called with the loss ten times.
 
     Raises:
@@ -231,7 +239,7 @@ def fit(
             group["lr"] = settings.learning_rate * factor
         optimizer.zero_grad()
         pairs = [examples.pairs[row] for row in batch]
-        loss = _backward(model, tokenizer, pairs, examples.classes[batch])
+        loss = _backward(model, tokenizer, pairs, examples.classes[batch], weights)
         if not np.isfinite(loss):
             raise TrialFailed(f"the loss is {loss} in step {step + 1}: lower --learning-rate")
         nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
@@ -251,13 +259,18 @@ def _batches(rows: int, settings: LinearSettings) -> Iterator[Classes]:
 
 
 def _backward(
-    model: PairClassifier, tokenizer: PairTokenizer, pairs: Pairs, classes: Classes
+    model: PairClassifier,
+    tokenizer: PairTokenizer,
+    pairs: Pairs,
+    classes: Classes,
+    weights: Tensor | None = None,
 ) -> float:
     """Add the gradient of the mean loss of a batch and return that loss."""
     device, total = model.layer.weight.device, 0.0
+    weights = None if weights is None else weights.to(device)
     for places, inputs in tokenizer.parts(pairs, device):
         gold = torch.from_numpy(classes[places]).to(device)
-        loss = cross_entropy(model(inputs), gold, reduction="sum") / len(pairs)
+        loss = cross_entropy(model(inputs), gold, weights, reduction="sum") / len(pairs)
         torch.autograd.backward(loss)
         total += loss.item()
     return total

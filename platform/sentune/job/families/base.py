@@ -190,7 +190,7 @@ class JobFamily(ABC):
     def fingerprints(self) -> dict[str, Any]:
         """Return fingerprints of the corpora and the code, on which results depend."""
         corpora = {
-            role: "=".join(filter(None, (corpus.get("task"), corpus["fingerprint"])))
+            role: "=".join(filter(None, map(corpus.get, ("task", "fingerprint", "prior"))))
             for role, corpus in self.corpora().items()
         }
         return {"corpora": corpora, "code": result_code([*self.modules(), *modules_of(self.dev)])}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from rich.console import Console
 from torch import Tensor
 
 from sentune.corpora.formats import check_opens, kinds_of
+from sentune.encoders import load_tokenizer
 from sentune.encoders.transformer import word_averages
 from sentune.errors import InvalidValue
 from sentune.job.corpora import STORED
-from sentune.job.families.trained import TrainedFamily
+from sentune.job.families.trained import TrainedFamily, batch_sizes
 from sentune.job.options import JobOptions
 from sentune.methods import find
 from sentune.readouts.grid import grid_of
@@ -18,6 +21,7 @@ from sentune.readouts.interpretation import REFERENCES
 from sentune.study.config import StudyConfig
 from sentune.study.space.domains import Choice
 from sentune.study.space.space import SearchSpace
+from sentune.tasks.choose import with_prior
 from sentune.tasks.references import References
 from sentune.training.inputs import InputMaker, Inputs
 
@@ -33,7 +37,24 @@ class SentenceFamily(TrainedFamily):
         if given is not None and REFERENCES not in find(space.method).readouts:
             fix = f"{space.method} has no interpretations; leave it out"
             raise InvalidValue("--references", given, fix)
-        return super().requested(space)
+        left, config = super().requested(space)
+        if self.options.profile is None:
+            return left, config
+        if self.options.objective or self.options.validate_every:
+            fix = "it sets --objective and --validate-every; leave these out"
+            raise InvalidValue("--profile", self.options.profile, fix)
+        # GumbelCSE section 4.1, GaussCSE appendix A
+        config = replace(config, validate_every=100 * min(batch_sizes(left)))
+        return replace(left, objective="rte/auc", mode="max"), config
+
+    def prepare(self, console: Console) -> None:
+        super().prepare(console)
+        if (poolings := self._poolings()) and self.folder:
+            tokenizer = load_tokenizer(self.folder)
+            for pooling in poolings:
+                tokenizer.check_pooling(pooling)
+        if self.options.prior:
+            self.dev = with_prior(self.dev, self.options.prior)
 
     def check(self) -> None:
         super().check()
@@ -52,6 +73,12 @@ class SentenceFamily(TrainedFamily):
             source = source or self.sources["corpus"]
             self.references = References.sample(source, self._counts(), self.options.seed)
         return inputs
+
+    def _poolings(self) -> tuple[str, ...]:
+        searched = self.space.settings.get("pooling")
+        if isinstance(searched, Choice):
+            return tuple(str(value) for value in searched.values)
+        return (str(self.space.fixed.get("pooling", "cls")),)
 
     def _counts(self) -> list[int]:
         """Return each n of the grid of references, and ``STORED``."""

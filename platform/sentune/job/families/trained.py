@@ -127,13 +127,10 @@ class TrainedFamily(JobFamily):
 
     def check_batch(self, rows: int) -> None:
         """Refuse a corpus whose rows are fewer than the largest batch that may be tried."""
-        dimension = self.space.settings.get("batch_size")
-        sizes = getattr(dimension, "values", ()) or (self.space.fixed.get("batch_size", 0),)
-        if isinstance(dimension, Integer):
-            sizes = (dimension.high,)
-        if max(sizes) > rows:
+        largest = max(batch_sizes(self.space))
+        if largest > rows:
             fix = f"--corpus has {rows} rows; narrow it with --set batch_size={min(rows, 32)}"
-            raise InvalidValue("batch_size", max(sizes), fix)
+            raise InvalidValue("batch_size", largest, fix)
 
     @property
     def _nbytes(self) -> int:
@@ -246,3 +243,12 @@ def _first_shards(tokens: TokenFolder) -> TokenFolder:
         rows += tokens.shards[count]
         count += 1
     return replace(tokens, shards=tokens.shards[:count])
+
+
+def batch_sizes(space: SearchSpace) -> tuple[int, ...]:
+    """Return the batch sizes that may be tried; of a range its ends."""
+    dimension = space.settings.get("batch_size")
+    if isinstance(dimension, Integer):
+        return dimension.low, dimension.high
+    values: Sequence[Any] = getattr(dimension, "values", ()) or (space.fixed.get("batch_size", 0),)
+    return tuple(map(int, values))

@@ -57,7 +57,9 @@ class IntersentRecipe:
         decoder = load_decoder(_part(folder, DECODER))
         for name, part in ((ENCODER, encoder), (DECODER, decoder)):
             check_length(training.max_length, part.max_length, name)
-        return make(encoder, decoder)
+        method = make(encoder, decoder)
+        load_tokenizer(_part(folder, ENCODER)).check_pooling(method.settings.pooling)
+        return method
 
     def backward(
         self, method: Intersent, training: TrainingSettings, group: Group, folder: str

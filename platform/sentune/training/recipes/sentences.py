@@ -47,7 +47,9 @@ class Sentences:
     ) -> SentenceMethod:
         encoder = load(folder)
         check_length(training.max_length, encoder.max_length)
-        return make(encoder)
+        method = make(encoder)
+        load_tokenizer(folder).check_pooling(method.settings.pooling)
+        return method
 
     def backward(
         self, method: SentenceMethod, training: TrainingSettings, group: Group, folder: str
