@@ -7,7 +7,8 @@ what each row of SNLI dev scored (``--out``; recorded once). Then decisions are 
 random order come to a rung, successive halving (eta 3) says of the last one whether it goes on,
 once by all of dev and once by a part of a size, drawn anew for every decision as for a study of its
 own. "Verdicts" is the share of decisions that are the same, "survivors" the share of rungs at which
-a whole set of nine trials has the same best three. "Error" is the standard error of the difference
+a whole set of nine trials has the same best three; "lost" is by how much the three that a part has
+chosen are worse on all of dev, in the mean. "Error" is the standard error of the difference
 of two trials, which the same rows have judged; the mean over all pairs of trials.
 
 Printed beside it: CPU seconds of an example of training, of a validation on all of dev and on a
@@ -153,17 +154,18 @@ def judges(dev: Corpus, recording: Recording) -> dict[str, Judge]:
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """Shares of equal decisions, and the standard error of a paired difference, of one size."""
+    """Of one size: shares of equal decisions, what they lose, standard error of a difference."""
 
     verdicts: float
     survivors: float
+    lost: float
     error: float
 
 
 def replay(dev: Corpus, judge: Judge, size: int, decisions: int) -> Replay:
     """Decide by all of dev and by parts; each decision is of a part, a rung and an order anew."""
     whole = judge(np.arange(dev.table.num_rows))
-    draw, same, kept = np.random.default_rng(1), [], []
+    draw, same, kept, lost = np.random.default_rng(1), [], [], list[float]()
     errors: list[Floats] = []
     rule = Halving(max_examples=3, first_rung=1, eta=3)
     for seed in range(decisions):
@@ -178,9 +180,16 @@ def replay(dev: Corpus, judge: Judge, size: int, decisions: int) -> Replay:
         same.append(said[0] == said[1])
         best = [set(sorted(order[:9], key=lambda t, v=v: -v[t, rung])[:3]) for v in (whole, part)]
         kept.append(best[0] == best[1])
+        means = [whole[[*chosen], rung].mean() for chosen in best]
+        lost.append(float(means[0] - means[1]))
         errors.append(part - whole)
     apart = [np.std([e[i] - e[j] for e in errors]) for i, j in combinations(range(len(whole)), 2)]
-    return Replay(verdicts=fmean(same), survivors=fmean(kept), error=fmean(map(float, apart)))
+    return Replay(
+        verdicts=fmean(same),
+        survivors=fmean(kept),
+        lost=fmean(lost),
+        error=fmean(map(float, apart)),
+    )
 
 
 def cost(spec: TrialSpec, size: int) -> tuple[float, float, float]:
@@ -204,6 +213,7 @@ def main() -> None:
     parser.add_argument("--encoder", default="builtin:tiny")
     parser.add_argument("--rungs", type=int, nargs="+", default=[3_000, 9_000])
     parser.add_argument("--trials", type=int, default=12)
+    parser.add_argument("--objectives", nargs="+", default=["direction/accuracy", "rte/auc"])
     parser.add_argument("--decisions", type=int, default=200)
     parser.add_argument("--rows", type=int, default=DEFAULTS.rung_rows, help="of the part timed")
     parser.add_argument("--out", type=Path, required=True)
@@ -216,16 +226,15 @@ def main() -> None:
     dev = read(f"snli:{data}/snli_1.0_dev.jsonl.gz", Kind.LABELLED_PAIRS)
     trials = len(recording.rows["entails"])
     print(f"{trials} trials, rungs at {recording.rungs}, {dev.table.num_rows:,} rows of SNLI dev")
-    for objective, judge in judges(dev, recording).items():
+    for objective in given.objectives:
+        judge = judges(dev, recording)[objective]
         values = judge(np.arange(dev.table.num_rows))
         spread = ", ".join(f"{v.min():.1%} to {v.max():.1%}" for v in values.T)
-        print(f"\n{objective}: {spread}\n{'rows':>6} | verdicts | survivors | error")
+        print(f"\n{objective}: {spread}\n{'rows':>6} | verdicts | survivors |  lost | error")
         for size in SIZES:
             found = replay(dev, judge, size, given.decisions)
-            print(
-                f"{size:6,} | {found.verdicts:8.1%} | {found.survivors:9.1%} | {found.error:.2%}",
-                flush=True,
-            )
+            shares = f"{found.verdicts:8.1%} | {found.survivors:9.1%}"
+            print(f"{size:6,} | {shares} | {found.lost:.2%} | {found.error:.2%}", flush=True)
     settings = {**SPACE.published, "batch_size": 64, "pooling": "mean"}
     (first,) = specs(data, given.encoder, given.out / "cache", 1, (3_000,))
     judged = replace(first, settings=settings, dev=Held([dev]), objective=SPACE.objective)
