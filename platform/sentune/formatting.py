@@ -59,6 +59,10 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
+ON_PART = "~"
+"""Before a metric that was measured on a part of dev."""
+
+
 def measured(metric: str, value: float | None, sd: float | None = None) -> str:
     """Return a metric in its unit: a share in percent, seconds as a clock, a loss as it is."""
     if value is None or not math.isfinite(value):

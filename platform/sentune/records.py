@@ -8,6 +8,10 @@ from enum import StrEnum
 from statistics import fmean, stdev
 from typing import Any
 
+PART = "train/dev_part"
+"""Metric of a milestone that was judged on a part of dev: rows of the part, of several corpora the
+largest one's. A milestone without it was judged on all of dev."""
+
 
 class TrialState(StrEnum):
     """How a trial stands. ``PRUNED`` was stopped at a rung, ``FAILED`` carries a reason.
@@ -31,7 +35,8 @@ class TrialRecord:
         reason: why the trial failed or was pruned; empty for a complete one.
         settings: what training depended on.
         readouts: best hyperparameters found on the trained model, ``task/readout`` -> value.
-        metrics: fractions named ``task/metric``, at the best milestone of the objective.
+        metrics: fractions named ``task/metric``, at the best milestone of the objective that was
+            judged on all of dev; of a trial that a rung stopped on a part of it, see ``PART``.
         examples: examples of the training corpus seen.
         seconds: seconds of training and validation, over all starts.
         curve: milestone in examples -> metrics at that milestone.
@@ -58,6 +63,11 @@ class TrialRecord:
     violations: dict[str, float] = field(default_factory=dict)
     begun_at: int = 0
     source: str = ""
+
+    @property
+    def on_part(self) -> bool:
+        """Whether its metrics are estimates on a part of dev: they compare with no others."""
+        return PART in self.metrics
 
     @property
     def feasible(self) -> bool:

@@ -10,17 +10,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
+from rich.console import Console
 
 from sentune.formatting import clock, hours, measured, percent
-from sentune.records import TrialRecord, TrialState
+from sentune.job.trial_table import trials_table
+from sentune.records import PART, TrialRecord, TrialState
 from sentune.report.blocks import Block, Figure, Table, Text, is_empty
 from sentune.report.comparison import comparison
-from sentune.report.drawing import ACCENT, BEST, INK, LINE, MUTED, PAPER, plain, to_svg
+from sentune.report.drawing import (
+    ACCENT,
+    BEST,
+    INK,
+    LINE,
+    MUTED,
+    PAPER,
+    plain,
+    to_canvas,
+    to_svg,
+)
+from sentune.report.figures import history
 from sentune.report.provenance import costs
 from sentune.report.trial_sections import notes
 from sentune.report.trial_sections import trials as trials_section
 from sentune.report.view import View, rung_counts, view
+from sentune.tracking.run_content import run_content
 from tests.report.studies import FULL, OBJECTIVE, finished, study, texts, trial, trials
+from tests.tracking.story import run_of
 
 ENDED = st.sampled_from(list(TrialState))
 
@@ -159,6 +174,33 @@ def test_the_best_trial_holds_the_constraints_where_any_does() -> None:
     for one in (second, *others):
         one.violations = {"train/seconds<=60": 1.0}
     assert View(summary=study(records)).best is first
+
+
+def test_an_estimate_on_a_part_of_dev_is_no_best_and_is_marked() -> None:
+    whole, part = trial(0, TrialState.COMPLETE, 9000), trial(1, TrialState.PRUNED, 1000)
+    part.metrics = {OBJECTIVE: 0.99, PART: 500.0}
+    seen = View(summary=study([whole, part]))
+    assert (seen.best, seen.ranked) == (whole, [whole, part])
+    shown = only(trials_section(seen))
+    assert [row[2] for row in shown[-2:]] == [percent(whole.metrics[OBJECTIVE]), "~99.0 %"]
+    console = Console(width=200, record=True)
+    console.print(trials_table([whole, part], [OBJECTIVE], []))
+    assert [line.count("~") for line in console.export_text().splitlines()[-2:]] == [0, 1]
+    figure = history(seen)
+    assert figure is not None
+    lines = {line.get_label(): line for line in to_canvas(figure).axes[0].lines}
+    assert lines["best so far"].get_ydata().tolist() == [whole.metrics[OBJECTIVE]] * 2
+
+
+def test_mlflow_has_what_a_part_of_dev_measured_under_a_name_of_its_own() -> None:
+    record = trial(1, TrialState.PRUNED, 1000)
+    for metrics in (*record.curve.values(), record.metrics):
+        metrics[PART] = 500.0
+    content = run_content(run_of(record), tables=False, varied=())
+    names = {point.name for point in content.points}
+    assert f"part/{OBJECTIVE}" in names
+    assert not names & {OBJECTIVE, f"selected/{OBJECTIVE}"}
+    assert {"train/seconds", PART} <= names
 
 
 def test_numbers_as_people_read_them() -> None:

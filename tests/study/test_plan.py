@@ -40,6 +40,7 @@ def test_a_plan_says_trials_rungs_examples_and_concurrency():
     assert plan.examples_at_most == 15 * 900
     # all nine at the first rung, three at the second, one at the end; six finalists at all three
     assert plan.validations_expected == 9 + 3 + 1 + 6 * 3
+    assert plan.validations_at_rungs == 9 + 3
     assert json.loads(json.dumps(plan.to_dict())) == plan.to_dict()
 
 
@@ -62,6 +63,20 @@ PROBE = Probe(
 
 def run_seconds(examples: int, validations: int, workers: int) -> float:
     return 10.0 + examples * 0.5 / workers + 60.0 * validations
+
+
+def test_rungs_of_the_search_cost_their_share_of_a_validation():
+    wanted = config(trials=9, finalists=1, seeds=2)
+    plan = make_plan(wanted, SPACE, LAPTOP)
+    whole, part = (estimate(plan, wanted, replace(PROBE, rung_share=s)) for s in (1.0, 0.2))
+    assert 3600 * (whole.cpu_hours - part.cpu_hours) == pytest.approx(0.8 * 60.0 * (9 + 3))
+
+
+@pytest.mark.parametrize("changes", [{}, {"validate_every": 100}, {"population": 4}])
+def test_rungs_are_judged_on_a_part_where_they_only_compare(changes: dict[str, int]):
+    found = config(rung_rows=500, **({"finalists": 0} | changes if changes else {}))
+    assert found.rows_at_rungs == (0 if changes else 500)
+    assert config().rows_at_rungs == 0
 
 
 def test_the_cost_of_a_plan_run_by_run():

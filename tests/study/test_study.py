@@ -24,6 +24,8 @@ from sentune.study.store.storage import open_storage
 from sentune.study.store.study_index import find_study
 from sentune.study.store.study_view import StudyView
 from sentune.study.study import Study, StudyConfig, StudyOutcome
+from sentune.training.group import Group
+from sentune.training.trial import Progress, TrialSpec
 from tests.toy_trials import cluster_of_two_cpus, toy_spec
 
 ray.cloudpickle.register_pickle_by_value(toys)
@@ -113,6 +115,21 @@ def test_a_study_finds_trains_again_and_resumes_without_running_anything(
     assert again.calls == 1
     assert StudyView(find_study(str(tmp_path), "toy")).snapshot().identity == seen.identity != ""
     assert len(list((tmp_path / "toy" / "trials").iterdir())) >= 6
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("cluster")
+def test_rungs_of_the_search_are_judged_on_a_part_and_the_finals_on_all_of_dev(tmp_path: Path):
+    def rows_of(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+        for progress in toys.toy(spec, group):
+            progress.metrics["toy/rows"] = float(spec.rung_rows)
+            yield progress
+
+    outcome = study(tmp_path, program=rows_of, rung_rows=50, finalists=1, trials=4)
+    assert {r.metrics["toy/rows"] for r in outcome.trials} == {50.0}
+    assert {v for f in outcome.finalists for v in f.metrics["toy/rows"].values} == {0.0}
+    with pytest.raises(StudyConflict, match="rung_rows"):
+        study(tmp_path, program=rows_of, rung_rows=60, finalists=1, trials=4)
 
 
 @pytest.mark.cluster

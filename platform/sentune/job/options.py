@@ -70,6 +70,7 @@ Workers = Annotated[
 Count = Annotated[int, Field(ge=1)]
 StudyName = Annotated[str, _checked_by(_check_name)]
 Auto = BeforeValidator(lambda value: None if value == "auto" else value)
+All = BeforeValidator(lambda value: None if value == "all" else value)
 Encoder = Annotated[str, Field(description="Hugging Face encoder by name or path, or builtin:tiny")]
 
 
@@ -214,7 +215,10 @@ class TrainingOptions(StudyOptions):
     launcher: LauncherName = "auto"
     """inline: in the trial's own process; train: a Ray Train group"""
     validate_every: Count | None = None
-    """examples between validations (default: at the rungs and the end)"""
+    """examples between validations, each on all of dev (default: at the rungs and the end)"""
+    rung_rows: Annotated[Count | None, All] = 2_000
+    """rows of each dev corpus that rungs are judged on, a stratified part, or 'all'; the end of a
+    trial and the finals have all of it"""
     eta: Annotated[int, Field(ge=2)] = 3
     """of the trials at a rung one in eta goes on; rungs are eta times apart"""
 

@@ -168,7 +168,7 @@ class Display:
         scored = [
             trial
             for trial in self._seen.trials
-            if math.isfinite(trial.metrics.get(self.objective, math.nan))
+            if math.isfinite(trial.metrics.get(self.objective, math.nan)) and not trial.on_part
         ]
         pick = min if self.mode == "min" else max
         return pick(scored, key=lambda trial: trial.metrics[self.objective], default=None)

@@ -9,7 +9,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sentune.credentials import without_credentials
-from sentune.formatting import MARKS, clock, measured, short, spread
+from sentune.formatting import MARKS, ON_PART, clock, measured, short, spread
 from sentune.records import FinalistRecord, TrialRecord, TrialState
 from sentune.terminal import number_column, plain_table
 
@@ -43,7 +43,8 @@ def trials_table(
     if wide:
         table.add_column("reason", overflow="fold")
     for trial in trials:
-        scores = [measured(metric, trial.metrics.get(metric)) for metric in metrics]
+        sign = ON_PART if trial.on_part else ""
+        scores = [sign + measured(metric, trial.metrics.get(metric)) for metric in metrics]
         spent = [f"{trial.examples:,}", clock(trial.seconds)]
         spent += [f"{trial.gpu_seconds / 3600:.2f}"] if gpus else []
         shown = {name: trial.settings[name] for name in varied if name in trial.settings}

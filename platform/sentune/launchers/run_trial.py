@@ -14,6 +14,7 @@ from sentune.code import require_code
 from sentune.errors import TrialFailed
 from sentune.launchers.control_actor import Ask, ControlSignal, no_signal
 from sentune.launchers.trial_report import Report, failed
+from sentune.records import PART
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
@@ -114,8 +115,9 @@ class _CheckpointWriter:
             beat("training")
 
 
-def _score(milestone: Progress, spec: TrialSpec, group: Group) -> float:
-    """Return the first worker's objective, higher is better; raise where it is no number."""
+def _score(milestone: Progress, spec: TrialSpec, group: Group) -> float | None:
+    """Return the first worker's objective, higher is better, None where it was judged on a part of
+    dev; raise where it is no number."""
     metrics, examples = group.broadcast_object(milestone.metrics), milestone.examples
     if spec.objective not in metrics:
         named = ", ".join(sorted(metrics)) or "nothing"
@@ -125,4 +127,6 @@ def _score(milestone: Progress, spec: TrialSpec, group: Group) -> float:
     value = metrics[spec.objective]
     if not math.isfinite(value):
         raise TrialFailed(f"{spec.objective} is {value} at {examples:,} examples")
+    if PART in metrics:
+        return None
     return -value if spec.mode == "min" else value

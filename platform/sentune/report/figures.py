@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentune.formatting import STATES, counted, measured
-from sentune.records import TrialRecord, TrialState
+from sentune.records import PART, TrialRecord, TrialState
 from sentune.report.axes import Axis
 from sentune.report.blocks import Cell, Figure, Table, metric_cell
 from sentune.report.drawing import (
@@ -57,7 +57,8 @@ def history(view: View) -> Figure | None:
         return None
     lost = [trial for trial in trials if view.value(trial) is None]
     better = min if view.summary.mode == "min" else max
-    best = [*accumulate((value for _, value in scored), better)]
+    none = math.inf if better is min else -math.inf  # what a part of dev estimates is no best
+    best = [*accumulate((none if t.on_part else value for t, value in scored), better)]
 
     def draw(axes: Axes) -> None:
         ids = [trial.id for trial, _ in scored]
@@ -106,7 +107,12 @@ def curves(view: View) -> Figure | None:
 
     rungs = ", ".join(f"{rung:,}" for rung in view.rungs)
     dotted = f", dotted lines are the rungs at {rungs}" if rungs else ""
-    said = f"{objective} by examples seen; a trial's last point has the shape of its state{dotted}."
+    part = max((v.get(PART, 0) for t in view.ranked for v in t.curve.values()), default=0)
+    judged = f"; before its end it is judged on {part:,.0f} rows of dev" if part else ""
+    said = (
+        f"{objective} by examples seen; a trial's last point has the shape of its state"
+        f"{judged}{dotted}."
+    )
     return Figure("curves", "Learning curves", said, draw, table=_curve_table(view, points))
 
 

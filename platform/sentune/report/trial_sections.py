@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sentune.formatting import SIGNS, STATES, clock, counted, measured, setting, spread
+from sentune.formatting import ON_PART, SIGNS, STATES, clock, counted, measured, setting, spread
 from sentune.records import FinalistRecord, TrialRecord, TrialState
 from sentune.report import figures
 from sentune.report.blocks import Block, Cell, Table, Text, metric_cell, setting_cell
@@ -24,13 +24,14 @@ def trials(view: View) -> list[Block]:
         for state in TrialState
         if (count := view.count(state))
     )
-    said = Text(f"{counted(len(every), 'trial')}: {counts}. Sorted by objective.")
+    part = f" {ON_PART} is an estimate, on a part of dev." if any(t.on_part for t in every) else ""
+    said = Text(f"{counted(len(every), 'trial')}: {counts}. Sorted by objective.{part}")
     metrics = [metric for metric, _ in view.objectives]
     rows = [
         [
             Cell(str(trial.id), trial.id, trial is view.best),
             f"{SIGNS[trial.state]} {STATES[trial.state]}",
-            *(metric_cell(metric, view.value(trial, metric)) for metric in metrics),
+            *(_cell(view, trial, metric) for metric in metrics),
             trial.examples,
             Cell(clock(trial.seconds), trial.seconds),
             Cell(clock(trial.gpu_seconds), trial.gpu_seconds) if trial.gpu_seconds else "",
@@ -41,6 +42,11 @@ def trials(view: View) -> list[Block]:
     ]
     heads = ["trial", "state", *metrics, "examples", "time", "GPU time", *view.varied, "why"]
     return [said, Table(heads=heads, rows=rows, sortable=True)]
+
+
+def _cell(view: View, trial: TrialRecord, metric: str) -> Cell:
+    found = metric_cell(metric, view.value(trial, metric))
+    return found._replace(text=ON_PART + found.text) if trial.on_part else found
 
 
 def search(view: View) -> list[Block | None]:

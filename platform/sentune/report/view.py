@@ -54,12 +54,13 @@ class View:
 
     @cached_property
     def ranked(self) -> list[TrialRecord]:
-        """Trials with the best objective first, those without one last, the earlier first."""
+        """Trials with the best objective first, then those that were judged on a part of dev, then
+        those without one; of equals the earlier first."""
         sign = 1.0 if self.summary.mode == "min" else -1.0
 
-        def rank(trial: TrialRecord) -> tuple[bool, float, int]:
+        def rank(trial: TrialRecord) -> tuple[bool, bool, float, int]:
             value = self.value(trial)
-            return value is None, sign * (value or 0.0), trial.id
+            return value is None, trial.on_part, sign * (value or 0.0), trial.id
 
         return sorted(self.summary.trials, key=rank)
 

@@ -89,6 +89,8 @@ class StudyConfig:
         storage: folder or fsspec URI under which the study's own folder lies.
         optuna_url: Optuna storage; None: a journal in the study's folder.
         first_rung: examples at which trials are first compared; None: max_examples / eta^2.
+        rung_rows: rows of each development corpus that the search's rungs are judged on; None: all.
+            Full validations keep the best milestone of a trial, so ``validate_every`` has all.
         seed: of everything that is drawn, and of the trials' training runs; finalists take the
             ones after it.
         workers: of a trial; a range makes the group elastic.
@@ -112,6 +114,7 @@ class StudyConfig:
     priority: float = 1.0
     first_rung: int | None = None
     validate_every: int | None = None
+    rung_rows: int | None = None
     eta: int = 3
     finalists: int = 1
     seeds: int = 2
@@ -181,6 +184,11 @@ class StudyConfig:
         every = self.validate_every or self.max_examples
         more = range(every, self.max_examples, every)
         return tuple(sorted({*more, *self.scheduling(mode).milestones}))
+
+    @property
+    def rows_at_rungs(self) -> int:
+        """Rows of each development corpus that the search's rungs are judged on; 0: all."""
+        return 0 if self.validate_every or self.population else self.rung_rows or 0
 
     def scheduling(self, mode: str) -> Scheduler:
         """Return the rungs of the search; each lets at least as many go on as there are finalists.

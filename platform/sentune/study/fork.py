@@ -29,7 +29,7 @@ from sentune.study.store.study_index import StudyPlace, find_study
 from sentune.study.store.trial_codec import MILESTONE, SETTINGS, WARM_FROM, WARM_NUMBER, known, own
 from sentune.training.checkpoint_storage import storage_of
 
-STEPS = ("rungs", "milestones")
+STEPS = ("rungs", "milestones", "rung_rows")
 """Parts of a fingerprint on which only the curve of a trial depends, not its value."""
 
 

@@ -162,6 +162,7 @@ class Study:
             "max_examples": config.max_examples,
             "rungs": list(scheduler.rungs),
             "milestones": list(config.milestones(space.mode)),
+            "rung_rows": config.rows_at_rungs,
             "seed": config.seed,
             "objectives": [objective.to_dict() for objective in config.objectives],
             "population": [config.population, config.generations],
@@ -279,10 +280,11 @@ class Study:
         """Run trials until the source has no more; False if the study was halted before."""
         from sentune.study.runner.tune_adapter import run_trials  # loads Ray Tune
 
+        rung_rows = self.config.rows_at_rungs if store is self.store else 0  # finals have all
         runner = TrialRunner(
             store=store,
             source=source,
-            spec_of=self._spec_of,
+            spec_of=partial(self._spec_of, rung_rows=rung_rows),
             stored=partial(self._stored, store),
             limits=limits,
             retire_after=self.config.retire_after,
@@ -296,7 +298,7 @@ class Study:
         self.prewarm.release()
         return run_trials(placed, runner, concurrent=self.plan.concurrent)
 
-    def _spec_of(self, candidate: Candidate) -> TrialSpec:
+    def _spec_of(self, candidate: Candidate, rung_rows: int) -> TrialSpec:
         usual = {*self.config.milestones(self.space.mode), candidate.stop_at}
         milestones = tuple(sorted(at for at in usual if at > candidate.start_at))
         settings = dict(candidate.settings)
@@ -307,6 +309,7 @@ class Study:
             directory=spec.directory or self.config.directory(candidate.name),
             checkpoint_every=self.config.checkpoint_every,
             micro_batch=candidate.micro_batch,
+            rung_rows=rung_rows,
             generation=self.held.generation if self.held else 0,
             start_from=candidate.start_from and self.config.directory(candidate.start_from),
             start_at=candidate.start_at,

@@ -21,6 +21,7 @@ from torch import Tensor
 from sentune.corpora.batches import drawn_rows
 from sentune.errors import InvalidValue
 from sentune.readouts.grid import Grid, Grids, Readout, grid_of
+from sentune.readouts.interpretation import ALPHA_1, ALPHA_2, REFERENCES
 from sentune.readouts.sweep import SWEEP_FILE, Sweep
 from sentune.tasks.base import Given, Result, readout_of
 
@@ -105,6 +106,9 @@ def _usable(counts: Sequence[int], most: int) -> tuple[int, ...]:
     return tuple(sorted({min(count, most) for count in counts}))
 
 
+AT_RUNGS = 200
+"""n of a first look at interpretations: about 600 sentences."""
+
 AXES = ("intersection", "references", "alpha_1", "alpha_2")
 
 
@@ -181,6 +185,20 @@ class InterpretationTask:
         result.readouts |= {f"{self.name}/{readout}": value for readout, value in chosen}
         if readouts is None:
             result.tables[f"{self.name}/{SWEEP_FILE}"] = sweep.to_table()
+
+
+def coarse(references: References, grids: Grids) -> tuple[References, Grids]:
+    """Return what a first look at interpretations takes: the smallest n that was drawn, and every
+    other alpha, the smallest alpha_1 and the largest alpha_2 among them.
+
+    A grid of one value, which a user or a search has set, stays as it is.
+    """
+    asked = grids.get(REFERENCES.name, references.counts)
+    n = references.within([int(asked[0])])[0] if len(asked) == 1 else references.counts[0]
+    low, high = (sorted(map(float, grid_of(alpha, grids))) for alpha in (ALPHA_1, ALPHA_2))
+    first = References(references.sentences[: references.sizes[n]], {n: references.sizes[n]})
+    alphas = {ALPHA_1.name: tuple(low[::2]), ALPHA_2.name: tuple(high[::-2][::-1])}
+    return first, {**grids, REFERENCES.name: (n,), **alphas}
 
 
 def allowed_alphas(grids: Mapping[str, Grid]) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentune.credentials import without_credentials
 from sentune.formatting import setting
-from sentune.records import FinalistRecord, StudySummary, TrialRecord, TrialState
+from sentune.records import PART, FinalistRecord, StudySummary, TrialRecord, TrialState
 from sentune.report.blocks import Block, Section, StudyReport, Table, Text
 from sentune.report.render import to_markdown
 from sentune.report.study_page import finding, overview
@@ -82,7 +82,12 @@ def run_content(run: StoredRun, *, tables: bool, varied: Collection[str]) -> Run
         for name, value in zip(traced, values, strict=True)
     ]
     points += [
-        Point(legal(name), examples, float(value), run.times.get(examples, run.began))
+        Point(
+            legal(f"part/{name}" if PART in metrics and not name.startswith("train/") else name),
+            examples,
+            float(value),
+            run.times.get(examples, run.began),
+        )
         for examples, metrics in sorted(record.curve.items())
         for name, value in metrics.items()
         if name not in traced
@@ -117,11 +122,13 @@ def run_content(run: StoredRun, *, tables: bool, varied: Collection[str]) -> Run
 
 
 def _figures_of(trial: TrialRecord, *, final: bool) -> dict[str, float]:
-    """``selected/...``: metrics at the best milestone, of a run of the finals if it is complete.
+    """``selected/...``: metrics at the best milestone, of a run of the finals if it is complete;
+    none where that was judged on a part of dev.
 
     In the search also ``violation/...`` by constraint (0 or less: it holds), and the cost.
     """
-    shown = trial.metrics if not final or trial.state is TrialState.COMPLETE else {}
+    over = not final or trial.state is TrialState.COMPLETE
+    shown = trial.metrics if over and not trial.on_part else {}
     selected = {f"selected/{name}": value for name, value in shown.items()}
     if final:
         return selected
@@ -163,7 +170,7 @@ def study_content(study: StudySnapshot, summary: StudySummary, registered: str) 
     points = [
         Point(legal(f"trials/{name}"), run.trial, float(run.record.metrics[name]), run.ended)
         for run in study.runs
-        if run.ended is not None
+        if run.ended is not None and not run.record.on_part
         for name in [o["metric"] for o in summary.objectives] or [summary.objective]
         if name in run.record.metrics
     ]

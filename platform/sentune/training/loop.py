@@ -134,8 +134,8 @@ class _Trial:
 
     def report(self, milestone: int) -> Progress:
         """Validate on rank 0; return the milestone's progress."""
-        started = time.perf_counter()
-        result = self.group.broadcast_object(self._validate() if self.group.is_first else None)
+        started, final = time.perf_counter(), milestone == self.spec.max_examples
+        result = self.group.broadcast_object(self._validate(final) if self.group.is_first else None)
         if result is None:
             raise TrialFailed(f"after {milestone:,} examples: rank 0 gave no validation")
         position = self.position
@@ -147,12 +147,12 @@ class _Trial:
             readouts=result.readouts,
             tables=result.tables,
             trace=position.reach(),
-            final=milestone == self.spec.max_examples,
+            final=final,
             save=self.save,
             notes=[*position.notes],
         )
 
-    def _validate(self) -> Result:
+    def _validate(self, final: bool) -> Result:
         beat("validating")
         if self._validator is None:
             recipe = recipe_of(self.method)
@@ -163,7 +163,7 @@ class _Trial:
             "smaller max_length need less"
         )
         with raising_out_of_memory(why, after):
-            return self._validator.validate(self.method)
+            return self._validator.validate(self.method, rung=not final)
 
     def save(self, folder: Path) -> None:
         """Write the resumable state; ranks other than 0 have nothing to add."""

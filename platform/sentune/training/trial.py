@@ -44,6 +44,8 @@ class TrialSpec:
         start_at: examples of the checkpoint to take from there; 0: the newest.
         micro_batch: at most so many examples in a worker's memory, whatever the settings say; 0:
             as they say. Set after a run has died of memory.
+        rung_rows: rows of each development corpus that milestones before the last are judged on; 0:
+            all. What they measure carries ``sentune.records.PART``.
         generation: number of the study's start that asks for the run, written into checkpoints; one
             in ``directory`` of a later start ends the run.
         identity: as ``sentune.training.identity`` has it, written into checkpoints; those of
@@ -70,6 +72,7 @@ class TrialSpec:
     start_from: str = ""
     start_at: int = 0
     micro_batch: int = 0
+    rung_rows: int = 0
     generation: int = 0
     identity: Mapping[str, Any] = field(default_factory=dict)
     every_step: bool = False

@@ -22,7 +22,7 @@ from sentune.study.config import StudyConfig
 from sentune.study.space.domains import Choice
 from sentune.study.space.space import SearchSpace
 from sentune.tasks.choose import with_prior
-from sentune.tasks.references import References
+from sentune.tasks.references import AT_RUNGS, References
 from sentune.training.inputs import InputMaker, Inputs
 
 
@@ -81,14 +81,14 @@ class SentenceFamily(TrainedFamily):
         return (str(self.space.fixed.get("pooling", "cls")),)
 
     def _counts(self) -> list[int]:
-        """Return each n of the grid of references, and ``STORED``."""
+        """Return each n of the grid of references, ``STORED``, and ``AT_RUNGS``."""
         drawn = self.space.settings.get(REFERENCES.name)
         grid = (
             drawn.values
             if isinstance(drawn, Choice)
             else grid_of(REFERENCES, self.space.grids_for(self.space.fixed))
         )
-        return sorted({STORED, *(int(n) for n in grid if n is not None)})
+        return sorted({AT_RUNGS, STORED, *(int(n) for n in grid if n is not None)})
 
     def word_averages(self) -> Callable[[Sequence[str]], Tensor] | None:
         return word_averages(self.folder) if self.folder else None

@@ -169,7 +169,16 @@ class TrainedFamily(JobFamily):
     def probe(self, seconds: float) -> Probe:
         spec = self._local_spec()
         _, training = split(spec.settings, self.method)
-        return probe_training(spec, batch_size=training.batch_size, seconds=seconds)
+        found = probe_training(spec, batch_size=training.batch_size, seconds=seconds)
+        return replace(found, rung_share=self._rung_share)
+
+    @property
+    def _rung_share(self) -> float:
+        """Share of dev's rows that a rung of the search judges on."""
+        sizes = [corpus.table.num_rows for corpus in self.dev]
+        most = self.config.rows_at_rungs or max(sizes)
+        share: float = sum(min(size, most) for size in sizes) / sum(sizes)
+        return share
 
     def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
         return Probe(
@@ -180,6 +189,7 @@ class TrainedFamily(JobFamily):
             gpu=True,
             basis=f"{examples_per_second:g} examples a second of a worker and "
             f"{validation_seconds:g} s a validation, as stated",
+            rung_share=self._rung_share,
         )
 
     def checkpoint_bytes(self) -> int:

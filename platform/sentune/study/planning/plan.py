@@ -27,7 +27,8 @@ class Probe:
     Attributes:
         start_seconds: until the first step: the method built, the corpus opened.
         seconds_per_example: of training, validation left out.
-        seconds_per_validation: 0 where none was reached in time.
+        seconds_per_validation: on all of dev; 0 where none was reached in time.
+        rung_share: seconds of a validation at a rung of the search, as a share of these.
         gpu: whether it ran on a GPU.
         basis: what was run, in a few words.
     """
@@ -38,6 +39,7 @@ class Probe:
     checkpoint_bytes: int
     gpu: bool
     basis: str
+    rung_share: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,8 @@ class Plan:
         finalists: runs of the finals, finalists times seeds.
         examples_expected: of all runs, if each rung stops the share that it aims at.
         examples_at_most: of all runs, if none is stopped.
-        validations_expected: of all runs, likewise.
+        validations_expected: of all runs, likewise; ``validations_at_rungs`` of them before the end
+            of a run of the search.
         validations_full: of a run that is not stopped.
         workers: of a trial, fewest and most.
         cpus, gpus: of a trial at its smallest.
@@ -91,6 +94,7 @@ class Plan:
     examples_expected: int
     examples_at_most: int
     validations_expected: int
+    validations_at_rungs: int
     validations_full: int
     workers: tuple[int, int]
     cpus: float
@@ -146,7 +150,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
     # validations of a search in which each rung before them lets its share of trials go on
     share = 2 if config.scheduler == "median" else config.eta
     passed = [sum(rung < milestone for rung in scheduler.rungs) for milestone in milestones]
-    validations = sum(max(1, runs // share**stops) for stops in passed)
+    validations = [max(1, runs // share**stops) for stops in passed]
     kind = "none" if config.objectives else config.scheduler
     return Plan(
         study=config.name,
@@ -159,7 +163,8 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         finalists=finals,
         examples_expected=scheduler.expected(runs) + finals * config.max_examples,
         examples_at_most=(runs + finals) * config.max_examples,
-        validations_expected=validations + finals * len(milestones),
+        validations_expected=sum(validations) + finals * len(milestones),
+        validations_at_rungs=sum(validations[:-1]),
         validations_full=len(milestones),
         workers=(low, high),
         cpus=low * WORKER_CPUS,
@@ -238,15 +243,16 @@ def _run_hours(plan: Plan, config: StudyConfig, probe: Probe) -> tuple[float, fl
     """Return hours of all runs of the search, one after the other, and of one full run."""
     workers, _ = config.worker_range
 
-    def hours(runs: int, examples: int, validations: int) -> float:
+    def hours(runs: int, examples: int, validations: float) -> float:
         training = probe.seconds_per_example * examples / workers
         validating = probe.seconds_per_validation * validations
         return (runs * probe.start_seconds + training + validating) / 3600
 
     examples = plan.examples_expected - plan.finalists * plan.max_examples
     validations = plan.validations_expected - plan.finalists * plan.validations_full
+    saved = (1 - probe.rung_share) * plan.validations_at_rungs
     full = hours(1, plan.max_examples, plan.validations_full)
-    return hours(plan.trials, examples, validations), full
+    return hours(plan.trials, examples, validations - saved), full
 
 
 def bytes_bound(checkpoint_bytes: int, *, concurrent: int, keep: int, finals: int = 0) -> int:

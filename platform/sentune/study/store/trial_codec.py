@@ -10,7 +10,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.records import TrialRecord, TrialState
+from sentune.records import PART, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 
 SETTINGS, REASON, TWIN, SEED, TOKEN = "settings", "reason", "twin", "seed", "token"
@@ -120,9 +120,14 @@ def milestones(trial: FrozenTrial) -> dict[int, dict[str, Any]]:
 def best_milestone(
     curve: Mapping[int, Mapping[str, Any]], objective: Objective
 ) -> Mapping[str, Any]:
-    """Return what the trial said where the objective was best, the earliest where several were."""
-    said = (curve[examples] for examples in sorted(curve))
-    return max(said, key=lambda said: objective.of(said["metrics"]), default={})
+    """Return what the trial said where the objective was best, the earliest where several were.
+
+    A milestone that was judged on a part of dev is taken where there is none on all of it: then the
+    last one, since on a part neither is known to be better.
+    """
+    said = [curve[examples] for examples in sorted(curve)]
+    whole = [one for one in said if PART not in one["metrics"]] or said[-1:]
+    return max(whole, key=lambda said: objective.of(said["metrics"]), default={})
 
 
 def key(params: Mapping[str, Any]) -> str:

@@ -5,14 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from sentune.corpora.schema import Corpus, Kind
+from sentune.corpora.stratified import stratified_part
 from sentune.methods.base import GradientMethod
-from sentune.tasks import Result, tasks_for
+from sentune.readouts.grid import Grids
+from sentune.records import PART
+from sentune.tasks import ModelTask, References, Result, Task, tasks_for
+from sentune.tasks.references import coarse
 from sentune.training.group import Group
 from sentune.training.settings import TrainingSettings
 from sentune.training.trial import TrialSpec
@@ -29,19 +34,68 @@ class Validator(ABC):
 
     def __init__(self, spec: TrialSpec, settings: TrainingSettings, device: torch.device) -> None:
         references = spec.references.open() if spec.references is not None else None
-        self._tasks = tasks_for(*spec.dev.open(), references=references, grids=spec.readouts)
+        dev = spec.dev.open()
+        whole = tasks_for(*dev, references=references, grids=spec.readouts)
+        self._final = self._rung = Judged(whole)
+        if spec.rung_rows:
+            self._rung = at_rung(dev, references, spec.readouts, spec.rung_rows) or self._final
         self._settings, self._device = settings, device
 
-    def validate(self, method: Any) -> Result:
-        """Return metrics, best readouts and tables; the method is left in training mode."""
+    def validate(self, method: Any, *, rung: bool = False) -> Result:
+        """Return metrics, best readouts and tables; the method is left in training mode.
+
+        Args:
+            rung: judge on a part of ``spec.rung_rows`` of each corpus, and with coarser sweeps of
+                interpretations; then the metrics have ``PART``. Where no corpus is larger and
+                nothing is swept, the part is the whole.
+        """
+        judged = self._rung if rung else self._final
         method.eval()
         try:
-            return self._evaluate(method)
+            found = self._evaluate(method, judged.tasks)
         finally:
             method.train()
+        if judged.part:
+            found.metrics[PART] = float(judged.part)
+        return found
 
     @abstractmethod
-    def _evaluate(self, method: Any) -> Result: ...
+    def _evaluate(self, method: Any, tasks: Tasks) -> Result: ...
+
+
+Tasks: TypeAlias = Sequence[Task | ModelTask]
+
+
+class Judged(NamedTuple):
+    """What a validation asks, and the rows of the largest part; 0: all of dev."""
+
+    tasks: Tasks
+    part: int = 0
+
+
+INTERPRETED = 250
+"""Pairs at most whose interpretations are swept at a rung."""
+
+
+def at_rung(
+    dev: Sequence[Corpus], references: References | None, grids: Grids, rows: int
+) -> Judged | None:
+    """Return what a rung asks; None where that is what the end asks.
+
+    Interpretations are of at most ``INTERPRETED`` pairs, with the references and readouts of
+    ``coarse``: at the first rungs all boxes overlap, and a pair costs the square of the references.
+    The cap is on numbers, not on seconds, so that a trial is the same on any machine.
+    """
+    swept = {Kind.SEVERAL_LABELS, Kind.CONDITIONED_PAIRS} if references is not None else set()
+    parts = [
+        stratified_part(one, min(rows, INTERPRETED) if one.kind in swept else rows) for one in dev
+    ]
+    if references is not None and any(one.kind in swept for one in dev):
+        references, grids = coarse(references, grids)
+    elif all(part is one for part, one in zip(parts, dev, strict=True)):
+        return None
+    part = max(part.table.num_rows for part in parts)
+    return Judged(tasks_for(*parts, references=references, grids=grids), part)
 
 
 class Recipe(Protocol):

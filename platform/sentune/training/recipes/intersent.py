@@ -27,7 +27,7 @@ from sentune.tasks import Result, evaluate
 from sentune.training.gradients import cached_backward
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
-from sentune.training.recipes.base import Backward, Rows
+from sentune.training.recipes.base import Backward, Rows, Tasks
 from sentune.training.recipes.sentences import (
     HEAD_FILE,
     SentenceValidator,
@@ -108,9 +108,9 @@ def _part(folder: str, name: str) -> str:
 class IntersentValidator(SentenceValidator):
     """Carries out the operations of the development corpora, and poses their other tasks."""
 
-    def _evaluate(self, method: Intersent) -> Result:
+    def _evaluate(self, method: Intersent, tasks: Tasks) -> Result:
         embed, generate = partial(self.embed, method), partial(self.generate, method)
-        return evaluate(self._tasks, embed, method.geometry, generate=generate)
+        return evaluate(tasks, embed, method.geometry, generate=generate)
 
     @torch.inference_mode()
     def generate(

@@ -29,7 +29,7 @@ from sentune.tasks import Result
 from sentune.tasks.variants import evaluate_representations
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
-from sentune.training.recipes.base import Rows, Validator
+from sentune.training.recipes.base import Rows, Tasks, Validator
 from sentune.training.recipes.sentences import head_state, load_head, require, write_whole
 from sentune.training.settings import TrainingSettings
 from sentune.training.trial import TrialSpec
@@ -84,7 +84,7 @@ class InvertibleValidator(Validator):
         self._grid, self._corpus = grid_of(REPRESENTATION, spec.readouts), spec.corpus
         self._sample: list[np.ndarray] | None = None
 
-    def _evaluate(self, method: Invertible) -> Result:
+    def _evaluate(self, method: Invertible, tasks: Tasks) -> Result:
         """The method keeps the components; ``train/deviation`` is how far W is from orthonormal."""
         if self._sample is None:
             wanted = method.settings.component_sentences
@@ -94,7 +94,7 @@ class InvertibleValidator(Validator):
         with torch.no_grad(), autocast(self._settings.precision, self._device):
             represent.fit(self._sample)
             found = evaluate_representations(
-                self._tasks, represent, features=represent.features, grid=self._grid
+                tasks, represent, features=represent.features, grid=self._grid
             )
         found.metrics["train/deviation"] = method.decoder.deviation()
         return found

@@ -1,0 +1,76 @@
+"""A stratified part of a corpus: fewer rows, in which every class has its share.
+
+Systematic sampling (Cochran 1977, "Sampling Techniques", chapter 8): the rows are ordered by
+stratum, in random order within it, and every N/n-th is taken. A stratum of h rows gets n h / N,
+rounded up or down, and at least one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sentune.corpora.schema import Corpus, Kind
+
+QUANTILES = 10
+"""Strata of equal size by score."""
+
+
+def stratified_rows(corpus: Corpus, rows: int, seed: int = 0) -> NDArray[np.int64]:
+    """Return the places of about ``rows`` rows, increasing; all of them where there are no more.
+
+    Labelled pairs are stratified by both labels and by which sentence is longer, pairs of several
+    labels by these, scored pairs by subset and decile of score, conditioned ones by decile,
+    operations by their name. Corpora of other kinds have no part that poses the same task.
+
+    Args:
+        seed: of the order within strata; the same rows for the same corpus, size and seed.
+    """
+    count, strata = corpus.table.num_rows, _strata(corpus.kind, corpus.table)
+    if rows >= count or strata is None:
+        return np.arange(count)
+    order = np.lexsort((np.random.default_rng(seed).permutation(count), strata))
+    chosen = order[((np.arange(rows) + 0.5) * count / rows).astype(np.int64)]
+    firsts = order[np.unique(strata[order], return_index=True)[1]]
+    return np.union1d(chosen, firsts)
+
+
+def stratified_part(corpus: Corpus, rows: int) -> Corpus:
+    """Return the corpus with the rows of ``stratified_rows``."""
+    places = stratified_rows(corpus, rows)
+    if len(places) == corpus.table.num_rows:
+        return corpus
+    return replace(corpus, table=corpus.table.take(pa.array(places)))
+
+
+def _strata(kind: Kind, table: pa.Table) -> NDArray[np.int64] | None:
+    """[N] number of each row's stratum."""
+    columns: dict[str, list[Any]] = table.select(
+        [name for name in table.column_names if name in _OF.get(kind, ())]
+    ).to_pydict()
+    if not columns:
+        return None
+    if kind is Kind.LABELLED_PAIRS:
+        sides = columns.pop("premise"), columns.pop("hypothesis")
+        lengths = (np.array([len(text.strip()) for text in side]) for side in sides)
+        columns["longer"] = np.sign(np.subtract(*lengths)).tolist()
+    if "score" in columns:
+        scores = np.array(columns["score"])
+        edges = np.quantile(scores, np.arange(QUANTILES) / QUANTILES)
+        columns["score"] = np.searchsorted(edges, scores).tolist()
+    keys = [repr(row) for row in zip(*columns.values(), strict=True)]
+    return np.unique(keys, return_inverse=True)[1].astype(np.int64)
+
+
+_OF = {
+    Kind.LABELLED_PAIRS: ("premise", "hypothesis", "label", "reverse_label"),
+    Kind.SEVERAL_LABELS: ("labels",),
+    Kind.SCORED_PAIRS: ("subset", "score"),
+    Kind.CONDITIONED_PAIRS: ("score",),
+    Kind.OPERATIONS: ("operation",),
+}
+"""Columns that strata are made of."""
