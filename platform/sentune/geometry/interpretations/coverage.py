@@ -2,7 +2,8 @@
 
 The coverage is Vol(b_s and b_t) / Vol(b_s), with b_s intersected once. Eq. 13 read by Eq. 1 would
 intersect b_s a second time, and a Gumbel box is smaller after each intersection, even with itself:
-P(b | b) is 0.07 in 16 dimensions for sides of ten temperatures.
+P(b | b) is 0.07 in 16 dimensions for sides of ten temperatures. On a trained model that coverage
+was 0.59 of this one on average (docs/results.md).
 
 A Gumbel intersection is always smaller than the box, so that alpha_2 = 1.0 excludes nothing. Within
 a reference much larger than the sentence the coverage rounds to 1 or just below, by chance; it is
