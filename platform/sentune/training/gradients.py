@@ -68,6 +68,13 @@ def average_gradients(parameters: Iterable[nn.Parameter], group: Group) -> None:
         vector_to_parameters(flat, grads)
 
 
+def densify_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Replace sparse gradients, as those of an embedding's rows, by dense ones."""
+    for parameter in parameters:
+        if parameter.grad is not None and parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.to_dense()
+
+
 def send_parameters(module: nn.Module, group: Group) -> None:
     """Put the first worker's parameters on all of them."""
     if group.world_size > 1:
