@@ -119,6 +119,18 @@ def time_ratio(slow: Work, fast: Work, repeats: int = 5) -> float:
     return median(times[0]) / median(times[1])
 
 
+def product_speed(width: int, outputs: int, rows: int = 512, repeats: int = 10) -> float:
+    """Floating-point operations a CPU second of torch's [rows, width] @ [width, outputs]."""
+    first, second = torch.randn(rows, width), torch.randn(width, outputs)
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        for _ in range(4):
+            first @ second
+        times.append((time.process_time() - start) / 4)
+    return 2 * rows * width * outputs / median(times)
+
+
 def machine(threads: int) -> str:
     """One line that says on what the figures were taken."""
     name = platform.processor() or platform.machine()

@@ -114,7 +114,15 @@ def test_an_object_is_known_by_its_version(tmp_path: Path, readings: list[str]) 
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("spec", ["builtin:nli?size=9", "hf:someone/corpus", "text:/nowhere.txt"])
+def test_a_built_in_corpus_is_made_once_for_each_of_its_options(
+    tmp_path: Path, readings: list[str]
+) -> None:
+    for size in (9, 9, 12, 9, 12):
+        assert prepared(f"builtin:nli?size={size}", Kind.TRIPLETS, tmp_path).num_rows == size
+    assert len(readings) == 2
+
+
+@pytest.mark.parametrize("spec", ["hf:someone/corpus", "text:/nowhere.txt"])
 def test_what_has_no_stamp_is_read_every_time(spec: str) -> None:
     assert source_stamp(spec) is None
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,25 @@ def test_the_same_texts_give_the_same_folder_whatever_their_order(tmp_path: Path
     assert prepare("builtin:tiny", reversed(TEXTS), tmp_path) == first
     assert Path(first).is_absolute()
     assert Path(prepare("builtin:tiny", TEXTS, tmp_path / "other")).name == Path(first).name
+
+
+def test_a_known_source_is_not_read_again_unless_its_folder_is_gone(tmp_path: Path) -> None:
+    first = prepare("builtin:tiny", TEXTS, tmp_path, "of these sentences")
+
+    def unread() -> Iterator[str]:
+        raise AssertionError("read again")
+        yield
+
+    assert prepare("builtin:tiny", unread(), tmp_path, "of these sentences") == first
+    for damage in (b"tiny-../..", b"\xff\xfe"):
+        (note,) = (tmp_path / "sources").iterdir()
+        note.write_bytes(damage)
+        assert prepare("builtin:tiny", TEXTS, tmp_path, "of these sentences") == first
+    shutil.rmtree(first)
+    assert prepare("builtin:tiny", TEXTS, tmp_path, "of these sentences") == first
+    other = prepare("builtin:tiny", ["other words"], tmp_path, "of others")
+    assert other != first
+    assert prepare("builtin:tiny?width=32", TEXTS, tmp_path, "of these sentences") != first
 
 
 def test_vocabulary_is_equal_in_every_process(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_model_folder_of_0_2_0_names_the_readout_of_laes_units(tmp_path: Path)
     assert json.loads(file.read_text()) == {"sts/n_h": 2, "n_h": 2}
     file.write_text('{"sts/units": 2, "units": 2}')
     loaded = load_closed_form(tmp_path / "model")
-    assert (loaded.value, loaded.readouts) == (2, {"sts/n_h": 2, "n_h": 2})
+    assert loaded.readouts == {"sts/n_h": 2, "n_h": 2}
 
 
 def test_an_unknown_setting_is_named() -> None:

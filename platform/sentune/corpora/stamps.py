@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,6 @@ from sentune.io.object_store import asked, files_at, is_local
 _FILE_OPTIONS = {"csts": ("labels",)}
 """Format -> its options that name a file."""
 
-_GENERATED = ("builtin", "hf")
-"""Formats without files of their own, which are read every time."""
 
 _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "LastModified", "created")
 """What file systems of fsspec call an object's version or its time, the surest first."""
@@ -27,19 +26,23 @@ def source_stamp(spec: str, *reading: Any) -> str | None:
     """Return a digest that changes with the files of a corpus and with how they are read.
 
     It has path, size and time of every local file; of an object in a store, its etag or time. The
-    code of ``sentune.corpora`` counts too: another version of a reader may find other rows. None
-    where a source cannot be told from a later one: a data set of the hub, a generator, a server
-    that gives neither etag nor time, or a path that is not there.
+    code of ``sentune.corpora`` counts too: another version of a reader may find other rows, and the
+    built-in corpora are made by it alone. None where a source cannot be told from a later one: a
+    data set of the hub, a server that gives neither etag nor time, or a path that is not there.
 
     Args:
         reading: JSON values that decide about the rows, such as their kind.
     """
     source = parsed_spec(spec)
-    if source.format in _GENERATED:
+    if source.format == "hf":
         return None
-    named = [source.options.get(option) for option in _FILE_OPTIONS.get(source.format, ())]
     files: dict[str, Any] = {}
-    for path in (source.path, *filter(None, named)):
+    named = [source.options.get(option) for option in _FILE_OPTIONS.get(source.format, ())]
+    if source.format == "builtin":  # Python's random numbers, and no file
+        files[source.path] = sys.version
+    else:
+        named.append(source.path)
+    for path in filter(None, named):
         if (found := _files(path)) is None:
             return None
         files |= found

@@ -56,7 +56,8 @@ class Encoding:
         """Return [N, D] float32 packed embeddings of N sentences; [D] of a single string.
 
         Args:
-            sentences: none is fine and gives [0, D]; too long ones are cut to ``max_length``.
+            sentences: none is fine and gives [0, D]; too long ones are cut to ``max_length``; one
+                that comes twice within 64 batches is encoded once.
             batch_size: sentences in a batch; batches are made of sentences of like length.
             show_progress: a bar; by default for more than 20 batches, on a terminal, and in a
                 notebook that has ipywidgets.
@@ -115,7 +116,8 @@ class Encoding:
     def _embed_block(
         self, sentences: Sequence[str], batch_size: int, advance: Callable[[int], None]
     ) -> Tensor:
-        tokens = self.tokenizer.encode(sentences, self.max_length)
+        row = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
+        tokens = self.tokenizer.encode(list(row), self.max_length)
         chunks, restore = length_sorted_chunks(tokens, batch_size, self.tokenizer.pad_id)
         parts = []
         with torch.no_grad():
@@ -123,7 +125,9 @@ class Encoding:
                 here = chunk.to(self.device)
                 parts.append(self.method.embed(here.input_ids, here.attention_mask))
                 advance(len(here.input_ids))
-        return torch.cat(parts)[restore.to(self.device)]
+        advance(len(sentences) - len(row))
+        places = restore[[row[sentence] for sentence in sentences]]
+        return torch.cat(parts)[places.to(self.device)]
 
 
 def paired(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,10 +10,13 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache as cache_once
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import parse_qsl
@@ -34,6 +37,7 @@ from tokenizers import (
 from transformers import AutoConfig, BartConfig, BertConfig, PreTrainedTokenizerFast
 
 from sentune.errors import DamagedFile, InvalidValue
+from sentune.io.atomic import read_document, write_document
 from sentune.io.folders import cached_folder
 
 # nothing executable and no pickles: configs, tokenizers and safetensors
@@ -44,24 +48,26 @@ BASE_WIDTH = 768
 _FIX = "bring it back from a copy, or from where it was downloaded"
 
 
-def prepare(spec: str, texts: Iterable[str], cache: Path) -> str:
+def prepare(spec: str, texts: Iterable[str], cache: Path, source: str = "") -> str:
     """Return the path of an encoder's folder with config, tokenizer and, unless built in, weights.
 
     Args:
         spec: ``builtin:tiny[?layers=2&width=64...]``, a local folder, or a name on the hub.
         texts: sentences that a built-in encoder's vocabulary is learned from.
         cache: folder for built-in encoders; the same texts and options give the same folder.
+        source: fingerprint of the texts, by which the folder is found without reading them again.
 
     Raises:
         InvalidValue: no such folder, no such name, or the hub cannot be reached.
         DamagedFile: a file of the folder cannot be read.
     """
-    return named_folder(spec) or str(TinyEncoder.parse(spec).prepare(texts, cache))
+    return named_folder(spec) or str(TinyEncoder.parse(spec).prepare(texts, cache, source))
 
 
-def prepare_decoder(spec: str, texts: Iterable[str], cache: Path) -> str:
+def prepare_decoder(spec: str, texts: Iterable[str], cache: Path, source: str = "") -> str:
     """Do as ``prepare`` for a decoder, an encoder-decoder, or an encoder such as BERT."""
-    return named_folder(spec, "decoder") or str(TinyDecoder.parse(spec).prepare(texts, cache))
+    named = named_folder(spec, "decoder")
+    return named or str(TinyDecoder.parse(spec).prepare(texts, cache, source))
 
 
 def named_folder(spec: str, part: Literal["encoder", "decoder"] = "encoder") -> str:
@@ -221,21 +227,31 @@ class TinyOptions(BaseModel, ABC):
     def config(self, vocabulary: int) -> BertConfig | BartConfig:
         """Return the configuration of a model with so many word pieces."""
 
-    def prepare(self, texts: Iterable[str], cache: Path) -> Path:
+    def prepare(self, texts: Iterable[str], cache: Path, source: str = "") -> Path:
         """Return the folder with config and tokenizer, made where it is missing.
 
-        Its name has a hash of the texts' words and the options.
+        Its name has a hash of the texts' words and the options. With ``source`` the name is noted
+        beside it, for the same source, options and code.
 
         Raises:
             InvalidValue: the texts have no words.
         """
-        words = count_words(texts)
-        if not words:
-            fix = "the corpus has no words to learn from"
-            raise InvalidValue(f"--{self.part}", "builtin:tiny", fix)
+        code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+        key = hashlib.sha256(f"{source} {self.model_dump_json()} {code}".encode()).hexdigest()
+        place, noted, name = f"{cache}/sources", f"{self.folder}-{key[:32]}.txt", ""
+        if source:
+            with suppress(ValueError):  # a damaged note is written again
+                name = read_document(place, noted) or ""
+
+        @cache_once
+        def counted() -> Counter[str]:
+            if not (words := count_words(texts)):
+                fix = "the corpus has no words to learn from"
+                raise InvalidValue(f"--{self.part}", "builtin:tiny", fix)
+            return words
 
         def write(draft: Path) -> None:
-            tokenizer = learn_tokenizer(words, self.vocabulary)
+            tokenizer = learn_tokenizer(counted(), self.vocabulary)
             if self.part == "decoder":
                 tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
             PreTrainedTokenizerFast(
@@ -250,9 +266,12 @@ class TinyOptions(BaseModel, ABC):
             ).save_pretrained(str(draft))
             self.config(tokenizer.get_vocab_size()).save_pretrained(str(draft))
 
-        content = json.dumps([self.model_dump(), sorted(words.items())], ensure_ascii=False)
-        digest = hashlib.sha256(content.encode()).hexdigest()[:16]
-        return cached_folder(cache / f"{self.folder}-{digest}", write)
+        if not re.fullmatch(rf"{self.folder}-[0-9a-f]{{16}}", name):
+            content = json.dumps([self.model_dump(), sorted(counted().items())], ensure_ascii=False)
+            name = f"{self.folder}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+            if source:
+                write_document(place, noted, name)
+        return cached_folder(cache / name, write)
 
 
 class TinyEncoder(TinyOptions):

@@ -12,10 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoTokenizer
 
 from sentune.errors import InvalidValue
+
+OVERHEAD = 64
+"""Tokens for whose time, of MiniLM on a CPU, an encoder can be called once more."""
 
 
 class _HuggingFaceTokenizer:
@@ -135,13 +139,39 @@ def pad(rows: Sequence[np.ndarray], pad_id: int) -> Chunk:
 
 
 def length_sorted_chunks(
-    rows: Sequence[np.ndarray], size: int, pad_id: int
+    rows: Sequence[np.ndarray], size: int, pad_id: int, overhead: int = OVERHEAD
 ) -> tuple[list[Chunk], Tensor]:
     """Return chunks of at most ``size`` sentences of like length, and the way back, ``restore``:
-    ``torch.cat(outputs)[restore]`` is in the order of ``rows``."""
+    ``torch.cat(outputs)[restore]`` is in the order of ``rows``.
+
+    Args:
+        rows: token ids of each sentence.
+        overhead: padded tokens that a chunk more is worth; 0 would never pad.
+    """
     lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
     # longest first: what does not fit into memory fails at once and not at the last chunk
     order = np.argsort(-lengths, kind="stable")
-    parts = np.array_split(order, -(-len(rows) // size)) if len(rows) else []
+    parts = [
+        part
+        for start, end in _spans(lengths[order], size, overhead)
+        for part in np.array_split(order[start:end], -(-(end - start) // size))
+    ]
     chunks = [pad([rows[i] for i in part], pad_id) for part in parts]
     return chunks, torch.from_numpy(np.argsort(order, kind="stable"))
+
+
+def _spans(lengths: NDArray[np.int64], size: int, overhead: int) -> list[tuple[int, int]]:
+    """Return where to cut lengths, longest first, so that tokens with their padding, and
+    ``overhead`` for each chunk of ``size``, are fewest; cuts lie between different lengths."""
+    places = np.flatnonzero(np.diff(lengths, prepend=-1, append=-1))
+    least, before = np.zeros(len(places)), np.zeros(len(places), np.int64)
+    for at in range(1, len(places)):
+        counts = places[at] - places[:at]
+        cost = least[:at] + lengths[places[:at]] * counts - overhead * (-counts // size)
+        before[at] = cost.argmin()
+        least[at] = cost[before[at]]
+    spans, at = [], len(places) - 1
+    while at > 0:
+        spans.append((int(places[before[at]]), int(places[at])))
+        at = before[at]
+    return spans[::-1]

@@ -45,13 +45,23 @@ class TextEncoder(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, pooling: Pooling) -> Tensor:
         """[N, L], [N, L] -> [N, H], in the precision of the weights."""
-        model = self.model.encoder if self._encoder_decoder else self.model
-        found = model(input_ids=input_ids, attention_mask=attention_mask)
+        found = self._stack(input_ids=input_ids, attention_mask=attention_mask)
         states: Tensor = found.last_hidden_state
         if pooling == "cls":
             return states[:, 0].to(self.dtype)
         mask = attention_mask.unsqueeze(-1).to(self.dtype)
         return (states * mask).sum(1) / mask.sum(1)
+
+    @property
+    def _stack(self) -> Any:
+        return self.model.encoder if self._encoder_decoder else self.model
+
+    def sparse_gradients(self, *, on: bool) -> None:
+        """Whether the gradient of the input embeddings holds the rows of a call's tokens alone.
+
+        A dense one of MiniLM has 30,522 rows, and every call adds one of its own to it.
+        """
+        self._stack.get_input_embeddings().sparse = on
 
     @property
     def dtype(self) -> torch.dtype:

@@ -8,13 +8,13 @@ that gradient. Batch size becomes a hyperparameter of the loss and is no longer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch import distributed as dist
 from torch.autograd.function import once_differentiable
 
@@ -37,6 +37,13 @@ class Gather(torch.autograd.Function):
         total = gradient.contiguous().clone()
         dist.all_reduce(total)
         return total[ctx.start : ctx.start + ctx.rows], None, None
+
+
+def densify_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Replace sparse gradients, as those of an embedding's rows, by dense ones."""
+    for parameter in parameters:
+        if parameter.grad is not None and parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.to_dense()
 
 
 @dataclass(frozen=True)

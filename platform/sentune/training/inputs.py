@@ -120,7 +120,7 @@ class InputMaker:
         """
         corpus = self.prepared(spec, kind.kind, self.limit)
         texts = islice(corpus.texts(*corpus.column_names), LEARNED)
-        folder = prepare(encoder, texts, self.cache)
+        folder = prepare(encoder, texts, self.cache, corpus.fingerprint)
         tokens = self._tokens(corpus, Encoder(folder, self.max_length))
         return Inputs(folder=folder, tokens=(tokens,), corpora=(corpus,))
 
@@ -134,7 +134,11 @@ class InputMaker:
             islice(corpus.texts("first", "second", "target"), LEARNED) for corpus in corpora
         )
         targets = chain.from_iterable(islice(c.texts("target"), LEARNED) for c in corpora)
-        folders = prepare(encoder, every, self.cache), prepare_decoder(decoder, targets, self.cache)
+        source = " ".join(corpus.fingerprint for corpus in corpora)
+        folders = (
+            prepare(encoder, every, self.cache, source),
+            prepare_decoder(decoder, targets, self.cache, source),
+        )
         folder = bundle(*folders, self.cache)
         ids = operation_encoder(folder, self.max_length)
         tokens = tuple(self._tokens(corpus, ids) for corpus in corpora)

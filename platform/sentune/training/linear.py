@@ -24,7 +24,8 @@ from torch.nn.functional import cross_entropy
 
 from sentune.corpora.formats import read
 from sentune.corpora.schema import Corpus, Kind
-from sentune.encoders import TextEncoder, Tokenizer, load, prepare
+from sentune.encoders import TextEncoder, load, prepare
+from sentune.encoders.tokenizing import Tokenizer
 from sentune.errors import TrialFailed
 from sentune.methods.base import Settings
 from sentune.readouts.three_way import (

@@ -24,13 +24,14 @@ from sentune.encoders.decoders import load_decoder
 from sentune.errors import InvalidValue
 from sentune.methods.intersent import PAIR_CODES, Intersent
 from sentune.tasks import Result, evaluate
-from sentune.training.gradients import cached_backward
+from sentune.training.gradients import cached_backward, densify_gradients
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.base import Backward, Rows, Tasks
 from sentune.training.recipes.sentences import (
     HEAD_FILE,
     SentenceValidator,
+    distinct_rows,
     head_state,
     load_head,
     require,
@@ -165,28 +166,17 @@ def needed_rows(columns: Mapping[str, Rows], local: slice, *, targets: bool, mer
         targets: whether target embeddings are needed.
         merge: encode equal sentences once, which changes nothing without dropout.
     """
-    rows: list[np.ndarray] = []
-    known: dict[bytes, int] = {}
-
-    def places(wanted: Sequence[np.ndarray]) -> Tensor:
-        found = []
-        for row in wanted:
-            place = len(rows)
-            if merge:
-                place = known.setdefault(np.asarray(row).tobytes(), place)
-            if place == len(rows):
-                rows.append(row)
-            found.append(place)
-        return torch.tensor(found, dtype=torch.long)
-
     codes = [int(row[0]) for row in columns["operation"][local]]
     pairs = zip(codes, columns["second"][local], strict=True)
+    parts = (
+        columns["first"][local],
+        [row for code, row in pairs if code in PAIR_CODES],
+        columns["target"][local] if targets else [],
+    )
+    rows = [row for part in parts for row in part]
+    rows, places = distinct_rows(rows) if merge else (rows, torch.arange(len(rows)))
     return Needed(
-        rows,
-        torch.tensor(codes, dtype=torch.long),
-        places(columns["first"][local]),
-        places([row for code, row in pairs if code in PAIR_CODES]),
-        places(columns["target"][local] if targets else []),
+        rows, torch.tensor(codes, dtype=torch.long), *places.split([len(part) for part in parts])
     )
 
 
@@ -211,6 +201,7 @@ class IntersentBackward:
         self, method: Intersent, training: TrainingSettings, group: Group, pad_id: int
     ) -> None:
         self.method, self._training, self._group, self._pad_id = method, training, group, pad_id
+        method.encoder.sparse_gradients(on=group.world_size == 1 and group.device.type == "cpu")
         group.send_parameters(method)
 
     def __call__(self, columns: Mapping[str, Rows]) -> Tensor:
@@ -240,6 +231,7 @@ class IntersentBackward:
             encoder, device = self.method.encoder, self._group.device
             none = torch.zeros(0, encoder.width, dtype=encoder.dtype, device=device)
             value = objective(none.requires_grad_(settings.train_encoder))
+        densify_gradients(self.method.parameters())
         self._group.average_gradients(self.method.parameters())
         return value
 

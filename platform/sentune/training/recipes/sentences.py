@@ -21,7 +21,7 @@ from sentune.errors import InvalidValue
 from sentune.io.folders import write_json
 from sentune.methods import SentenceMethod
 from sentune.tasks import Result, evaluate
-from sentune.training.gradients import cached_backward
+from sentune.training.gradients import cached_backward, densify_gradients
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.base import Backward, Rows, Tasks, Validator
@@ -209,12 +209,22 @@ class _Part(NamedTuple):
     shard: int | None
 
 
+def distinct_rows(rows: Rows) -> tuple[list[np.ndarray], Tensor]:
+    """Return lists of ids, each once, and the place of each row's list among them."""
+    known: dict[bytes, int] = {}
+    keys = [row.tobytes() for row in rows]
+    places = [known.setdefault(key, len(known)) for key in keys]
+    first = dict(zip(reversed(keys), reversed(rows), strict=True))
+    return [first[key] for key in known], torch.tensor(places, dtype=torch.long)
+
+
 class SentenceBackward:
     """See ``sentune.training.recipes.base.Backward``.
 
     With ``micro_batch`` below the local share of the batch the gradients are cached, so memory is
     bounded by the micro-batch; without it one autograd graph holds all sentences. Either way
-    sentences of like length are embedded together, which changes no loss, only the padding.
+    sentences of like length are embedded together, which changes no loss, only the padding. So
+    does encoding an equal sentence of the local batch once, where nothing is dropped out.
     """
 
     def __init__(
@@ -223,6 +233,7 @@ class SentenceBackward:
         self.method, self._settings = method, settings
         self._group, self._pad_id = group, pad_id
         self._parallel: nn.Module = method
+        method.encoder.sparse_gradients(on=group.world_size == 1 and group.device.type == "cpu")
         if group.world_size > 1:
             devices = [group.device] if group.device.type == "cuda" else None
             self._parallel = DistributedDataParallel(
@@ -236,9 +247,11 @@ class SentenceBackward:
         micro = self._settings.micro_batch
         if micro is not None and micro < self._group.sizes(total)[self._group.rank]:
             no_sync = getattr(self._parallel, "no_sync", nullcontext)
-            return cached_backward(self._embed, parts, loss, no_sync=no_sync)
-        value = loss(torch.cat([self._embed(part) for part in parts]))
-        torch.autograd.backward(value)
+            value = cached_backward(self._embed, parts, loss, no_sync=no_sync)
+        else:
+            value = loss(torch.cat([self._embed(part) for part in parts]))
+            torch.autograd.backward(value)
+        densify_gradients(self.method.parameters())
         return value.detach()
 
     def _parts(self, columns: Mapping[str, Rows], total: int) -> tuple[list[_Part], Tensor]:
@@ -248,20 +261,20 @@ class SentenceBackward:
         """
         roles, micro = self.method.roles, self._settings.micro_batch
         parts: list[_Part] = []
-        order, start = [], self._group.offset(total)
-        first, local = start, self._group.sizes(total)[self._group.rank]
+        restored, embedded, start = [], 0, self._group.offset(total)
+        merge = not self.method.encoder.drops_out()
         for shard, count in self._group.own_shards(total):
             rows = [r for name in roles.values() for r in columns[name][start : start + count]]
+            rows, places = distinct_rows(rows) if merge else (rows, torch.arange(len(rows)))
             size = sentences_at_a_time(self._group.device)
             if micro is not None and micro < count:
                 size = micro * len(roles)
             chunks, restore = length_sorted_chunks(rows, size, self._pad_id)
             parts += [_Part(chunk, None if at else shard) for at, chunk in enumerate(chunks)]
-            places = torch.arange(count) + (start - first)
-            every = torch.cat([places + role * local for role in range(len(roles))])
-            order.append(every[torch.argsort(restore)])
+            restored.append((restore[places] + embedded).view(len(roles), count))
+            embedded += len(rows)
             start += count
-        return parts, torch.argsort(torch.cat(order))
+        return parts, torch.cat(restored, dim=1).flatten()
 
     def _embed(self, part: _Part) -> Tensor:
         if part.shard is not None:

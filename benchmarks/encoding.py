@@ -1,0 +1,85 @@
+"""Sentences that an ``Embedder`` encodes in a CPU second, against sentence-transformers' encode.
+
+The same encoder as in ``contrastive_training.py``, mean pooling, float32, one thread, each with its
+own batches (64 here, 32 there, their defaults). Two lists: distinct sentences, and a corpus' pairs
+as they are, where a premise comes several times. Both take turns in one process. The limit is the
+matrix products' alone, 2 operations a weight and a token that is no padding.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import torch
+from contrastive_training import LENGTH, encoder_folder, layer_weights
+from measure import machine, product_speed
+from rich.console import Console
+from rich.table import Table
+
+from sentune.corpora import Kind, read
+from sentune.embedder.embedder import Embedder
+from sentune.encoders import load, load_tokenizer
+from sentune.methods.simcse import Simcse, SimcseSettings
+
+ROWS, TURNS = 400, 2
+
+
+def encoders(folder: str) -> dict[str, Callable[[list[str]], object]]:
+    """Name -> what encodes sentences."""
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": torch.float32})
+    theirs.max_seq_length = LENGTH
+    method = Simcse(load(folder), SimcseSettings(pooling="mean"))
+    tokenizer = load_tokenizer(folder)
+    ours = Embedder(method, tokenizer, settings={"max_length": LENGTH}, readouts={}, device="cpu")
+    return {"sentence-transformers": theirs.encode, "sentune": ours.encode}
+
+
+def seconds(encode: Callable[[list[str]], object], sentences: list[str]) -> float:
+    """CPU seconds."""
+    start = time.process_time()
+    encode(sentences)
+    return time.process_time() - start
+
+
+def main() -> None:
+    """Prints sentences a second and their ratios."""
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    data = os.environ.get("SENTUNE_DATA")
+    spec = f"snli:{data}/snli/snli_1.0_dev.jsonl.gz" if data else "builtin:nli"
+    pairs = read(spec, Kind.LABELLED_PAIRS, limit=ROWS).table
+    every = [text for name in ("premise", "hypothesis") for text in pairs[name].to_pylist()]
+    lists = {"pairs as they are": every, "distinct": list(dict.fromkeys(every))}
+    title = f"Encoding {spec.rsplit('/', 1)[-1]}, at most {LENGTH} tokens, float32"
+    table = Table(title=title, caption=machine(1), title_justify="left")
+    for column in ("", "sentences", "theirs / CPU s", "ours / CPU s", "times theirs", "limit"):
+        table.add_column(column, justify="right" if column else "left")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = encoder_folder(Path(scratch), iter(every))
+        ways, tokenizer = encoders(folder), load_tokenizer(folder)
+        weights = layer_weights(folder)
+    for name, sentences in lists.items():
+        times: dict[str, list[float]] = {way: [] for way in ways}
+        for turn in range(TURNS + 1):
+            for way, encode in ways.items():
+                spent = seconds(encode, sentences)
+                if turn:  # the first one warms up
+                    times[way].append(spent)
+        theirs, ours = (len(sentences) / median(found) for found in times.values())
+        tokens = sum(len(row) for row in tokenizer.encode(lists["distinct"], LENGTH))
+        limit = len(sentences) * product_speed(384, 1536) / (2 * weights * tokens)
+        cells = (f"{theirs:.0f}", f"{ours:.0f}", f"{ours / theirs:.2f}x", f"{limit:.0f}")
+        table.add_row(name, str(len(sentences)), *cells)
+    Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main()
