@@ -59,12 +59,14 @@ def assert_close(found, expected, limits: tuple[float, float]) -> None:
         torch.testing.assert_close(ours, theirs, rtol=0, atol=limit)
 
 
-def fast(temperature: float, chunk: int = 500):
-    return lambda t: log_overlap_table(Corners(*t[:2]), Corners(*t[2:]), temperature, chunk)
+def fast(temperature: float, chunk: int = 500, volume: float | None = None):
+    both = temperature, volume or temperature
+    return lambda t: log_overlap_table(Corners(*t[:2]), Corners(*t[2:]), both, chunk)
 
 
-def direct(temperature: float):
-    return lambda t: direct_overlap_table(Corners(*t[:2]), Corners(*t[2:]), temperature, 500)
+def direct(temperature: float, volume: float | None = None):
+    both = temperature, volume or temperature
+    return lambda t: direct_overlap_table(Corners(*t[:2]), Corners(*t[2:]), both, 500)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
@@ -84,6 +86,18 @@ def test_fast_path_against_the_direct_form_at_any_spread(dtype, temperature):
     expected = with_gradients(direct(temperature), leaves, torch.float64, weights)
     found = with_gradients(fast(temperature), leaves, dtype, weights)
     assert_close(found, expected, errors(leaves, weights, temperature, dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("temperature", "volume"), [(1.0, 0.3), (0.3, 1.0), (0.1, 0.05), (0.05, 1e-3), (0.02, 0.5)]
+)
+def test_untied_temperatures_against_the_direct_form(dtype, temperature, volume):
+    leaves, weights = random_boxes(11, 8, 10), torch.randn(11, 8, dtype=torch.float64)
+    leaves = [leaf.float().double() for leaf in leaves]
+    expected = with_gradients(direct(temperature, volume), leaves, torch.float64, weights)
+    found = with_gradients(fast(temperature, volume=volume), leaves, dtype, weights)
+    assert_close(found, expected, errors(leaves, weights, min(temperature, volume), dtype))
 
 
 def test_every_dimension_goes_its_own_way():

@@ -1,17 +1,19 @@
 """Table of log-volumes of pairwise intersections of Gumbel boxes.
 
-Where intersection and volume temperature are equal, no pair needs an exponential. With
+Where intersection and volume temperature T are equal, no pair needs an exponential. With
 a = e^((m - Z)/T) and b = e^((z - m)/T + 2 gamma) per box and dimension, m any centre that all
 boxes share, the intersection of boxes i and j has
 
     (Z - z)/T - 2 gamma = log u,   u = 1 / ((a_i + a_j)(b_i + b_j)),   softplus(log u) = log1p(u)
 
-so a pair costs two additions, a product, a division and one log1p. The backward pass is written
+so a pair costs two additions, a product, a division and one log1p. With a volume temperature T_v
+of its own the softplus is log1p(u^(T/T_v)): a power more. The backward pass is written
 out and computes all that again: nothing of size N x M x d is ever kept.
 
 What limits it is R = max Z - min z of a dimension, over the boxes of both sides: float32 holds to
-R = 85 T, float64 to 700 T. Each dimension takes the narrowest type that holds it, and the direct
-form (two smooth maxima and a log-softplus per pair) beyond. Legend: N, M = boxes, d = dimensions.
+R = 85 T, float64 to 700 T, times T_v/T where T_v is the smaller one. Each dimension takes the
+narrowest type that holds it, and the direct form (two smooth maxima and a log-softplus per pair)
+beyond. Legend: N, M = boxes, d = dimensions.
 """
 
 from __future__ import annotations
@@ -34,36 +36,41 @@ MARGIN = 2.6
 LARGEST_GROUP = 16
 
 
-def log_overlap_table(first: Corners, second: Corners, temperature: float, chunk: int) -> Tensor:
+def log_overlap_table(
+    first: Corners, second: Corners, temperatures: tuple[float, float], chunk: int
+) -> Tensor:
     """[N, d], [M, d] -> [N, M]: log-volume of the Gumbel intersection of first_i and second_j.
 
     Args:
-        temperature: of the intersection and of the volume alike.
+        temperatures: of the intersection and of the volume.
         chunk: numbers in one temporary of [rows, M, dimensions].
     """
     if not len(first.lower) or not len(second.lower):
-        return direct_overlap_table(first, second, temperature, chunk)
-    spread = _spread(first, second) / temperature
+        return direct_overlap_table(first, second, temperatures, chunk)
+    steeper = max(1.0, temperatures[0] / temperatures[1])
+    spread = (_spread(first, second) / temperatures[0] + MARGIN) * steeper - MARGIN
     table: Tensor | None = None
     for dtype, dimensions in _by_type(spread, first.lower.dtype).items():
         reach = float(spread[dimensions].max())
         x, y = _take(first, dimensions), _take(second, dimensions)
         if dtype is None:
-            part = direct_overlap_table(x, y, temperature, chunk)
+            part = direct_overlap_table(x, y, temperatures, chunk)
         else:
             apply: Callable[..., Tensor] = _Overlap.apply  # torch declares no types for it
-            part = apply(*x, *y, temperature, dtype, reach, chunk)
+            part = apply(*x, *y, temperatures, dtype, reach, chunk)
         table = part if table is None else table + part
     assert table is not None, "boxes of no dimension"
     return table
 
 
-def direct_overlap_table(first: Corners, second: Corners, temperature: float, chunk: int) -> Tensor:
+def direct_overlap_table(
+    first: Corners, second: Corners, temperatures: tuple[float, float], chunk: int
+) -> Tensor:
     """Return the same table for any spread of boxes; some ten times slower."""
 
     def entries(rows: tuple[Tensor, ...], columns: tuple[Tensor, ...]) -> Tensor:
-        both = gumbel_intersection(Corners(*rows), Corners(*columns), temperature)
-        return log_volume(both, temperature, temperature)
+        both = gumbel_intersection(Corners(*rows), Corners(*columns), temperatures[0])
+        return log_volume(both, *temperatures)
 
     return table_by_rows(entries, first, second, chunk)
 
@@ -99,7 +106,7 @@ def _take(box: Corners, dimensions: list[int]) -> Corners:
 
 
 class _Overlap(torch.autograd.Function):
-    """Sum over dimensions of log(T log1p(u)), and its gradient with respect to the corners."""
+    """Sum over dimensions of log(T_v log1p(u^(T/T_v))), and its gradient by the corners."""
 
     @staticmethod
     def forward(
@@ -108,16 +115,17 @@ class _Overlap(torch.autograd.Function):
         upper_1: Tensor,
         lower_2: Tensor,
         upper_2: Tensor,
-        temperature: float,
+        temperatures: tuple[float, float],
         dtype: torch.dtype,
         reach: float,
         chunk: int,
     ) -> Tensor:
         ctx.save_for_backward(lower_1, upper_1, lower_2, upper_2)
-        ctx.temperature, ctx.dtype, ctx.reach, ctx.chunk = temperature, dtype, reach, chunk
-        a_1, b_1, a_2, b_2 = _exponentials((lower_1, upper_1, lower_2, upper_2), temperature, dtype)
+        ctx.temperatures, ctx.dtype, ctx.reach, ctx.chunk = temperatures, dtype, reach, chunk
+        corners = (lower_1, upper_1, lower_2, upper_2)
+        a_1, b_1, a_2, b_2 = _exponentials(corners, temperatures[0], dtype)
         width, count, columns = len(a_1), a_1.shape[1], a_2.shape[1]
-        constant = width * math.log(temperature)
+        constant = width * math.log(temperatures[1])
         table = torch.full((count, columns), constant, dtype=lower_1.dtype, device=lower_1.device)
         # Several values of log1p(u) are multiplied before one logarithm, as many as cannot leave
         # the type's range.
@@ -129,17 +137,19 @@ class _Overlap(torch.autograd.Function):
                 g = slice(k, k + group)
                 product = a_1[g, part, None] + a_2[g, None, :]
                 product *= b_1[g, part, None] + b_2[g, None, :]
+                _power(product, temperatures)
                 table[part] += product.reciprocal_().log1p_().prod(0).log_()
         return table
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """With P = 1/u: d log log1p(u) / d log u = 1 / ((1 + P) log1p(1/P)), which is in (0, 1];
-        d log u / dZ_i = a_i / (a_i + a_j) / T and d log u / dz_i = -b_i / (b_i + b_j) / T.
+        """With v = u^(T/T_v), P = 1/v: d log log1p(v) / d log v = 1 / ((1 + P) log1p(1/P)), which
+        is in (0, 1]; d log v / dZ_i = a_i / (a_i + a_j) / T_v and d log v / dz_i = -b_i / (b_i +
+        b_j) / T_v.
         """
         corners = ctx.saved_tensors
-        a_1, b_1, a_2, b_2 = _exponentials(corners, ctx.temperature, ctx.dtype)
+        a_1, b_1, a_2, b_2 = _exponentials(corners, ctx.temperatures[0], ctx.dtype)
         of_a_1, of_b_1, of_a_2, of_b_2 = (torch.zeros_like(t) for t in (a_1, b_1, a_2, b_2))
         gradient = gradient.to(ctx.dtype)
         group, rows = _tile(LARGEST_GROUP, ctx.chunk, a_2.shape[1])
@@ -149,7 +159,7 @@ class _Overlap(torch.autograd.Function):
                 g = slice(k, k + group)
                 a = a_1[g, part, None] + a_2[g, None, :]
                 b = b_1[g, part, None] + b_2[g, None, :]
-                product = a * b
+                product = _power(a * b, ctx.temperatures)
                 slope = product.reciprocal().log1p_().mul_(product.add_(1))
                 slope = torch.div(gradient[part], slope, out=slope)
                 torch.div(slope, a, out=a)
@@ -158,8 +168,14 @@ class _Overlap(torch.autograd.Function):
                 of_a_2[g] += a.sum(1)
                 of_b_2[g] += b.sum(1)
         grads = (-b_1 * of_b_1, a_1 * of_a_1, -b_2 * of_b_2, a_2 * of_a_2)
-        scaled = ((g.T / ctx.temperature).to(corners[0].dtype) for g in grads)
+        scaled = ((g.T / ctx.temperatures[1]).to(corners[0].dtype) for g in grads)
         return *scaled, None, None, None, None
+
+
+def _power(product: Tensor, temperatures: tuple[float, float]) -> Tensor:
+    """Raise to T/T_v in place, where it is not 1."""
+    ratio = temperatures[0] / temperatures[1]
+    return product if ratio == 1 else product.log_().mul_(ratio).exp_()
 
 
 def _tile(group: int, chunk: int, columns: int) -> tuple[int, int]:

@@ -175,9 +175,8 @@ def needed_rows(columns: Mapping[str, Rows], local: slice, *, targets: bool, mer
     )
     rows = [row for part in parts for row in part]
     rows, places = distinct_rows(rows) if merge else (rows, torch.arange(len(rows)))
-    return Needed(
-        rows, torch.tensor(codes, dtype=torch.long), *places.split([len(part) for part in parts])
-    )
+    first, second, target = torch.split(places, [len(part) for part in parts])
+    return Needed(rows, torch.tensor(codes, dtype=torch.long), first, second, target)
 
 
 class _Decoded(NamedTuple):
