@@ -90,7 +90,7 @@ def loop(pairs: int, references: int, width: int, temperature: float) -> tuple[f
             sizes=(size,),
             grids=grids,
         )
-        sweep("ambiguous-rte/macro_f1", finder, rows[:pairs] % 3, map)
+        sweep("ambiguous-rte/macro_f1", finder, rows[:pairs] % 3, np.ones(3), map)
     seconds = time.perf_counter() - start
     return seconds / len(timed) * len(combinations) * BETAS, len(combinations) * BETAS
 

@@ -61,7 +61,6 @@ def main() -> None:
         maker = InputMaker(max_length=32, cache=Path(cache))
         inputs = maker.inputs(find("gumbel"), ("builtin:nli",), encoder="builtin:tiny")
         spec = TrialSpec(
-            study="surface",
             trial="0000",
             method="gumbel",
             settings={},

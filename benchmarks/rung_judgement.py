@@ -95,7 +95,6 @@ def specs(data: Path, encoder: str, cache: Path, trials: int, rungs: tuple[int, 
     for number in range(trials):
         drawn = SPACE.draw(lambda _, dimension: dimension.at(float(draw.random())))
         yield TrialSpec(
-            study="recorded",
             trial=f"{number:04d}",
             method="gumbel",
             settings={**drawn, "max_length": 48},
@@ -176,7 +175,7 @@ def replay(dev: Corpus, judge: Judge, size: int, decisions: int) -> Replay:
             {n: {1: float(values[trial, rung])} for n, trial in enumerate(order[:come])}
             for values in (whole, part)
         ]
-        said = [rule.verdict(curve, come - 1, 1).stop for curve in curves]
+        said = [bool(rule.verdict(curve, come - 1, 1)) for curve in curves]
         same.append(said[0] == said[1])
         best = [set(sorted(order[:9], key=lambda t, v=v: -v[t, rung])[:3]) for v in (whole, part)]
         kept.append(best[0] == best[1])
