@@ -10,6 +10,7 @@ import time
 from functools import partial
 from itertools import product
 
+import numpy as np
 import torch
 from measure import Work, measure, report, time_ratio
 from torch import Tensor
