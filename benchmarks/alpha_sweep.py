@@ -62,7 +62,7 @@ def work(whole: bool, pairs: int, references: int, width: int, temperature: floa
         sizes=sizes,
         grids=grids | {"references": sizes},
     )
-    return partial(sweep, "ambiguous-rte/macro_f1", finder, rows[:pairs] % 3, map)
+    return partial(sweep, "ambiguous-rte/macro_f1", finder, rows[:pairs] % 3, np.ones(3), map)
 
 
 def loop(pairs: int, references: int, width: int, temperature: float) -> tuple[float, int]:
