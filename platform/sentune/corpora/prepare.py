@@ -35,6 +35,7 @@ from sentune.io.checksums import changed, damage
 from sentune.io.folders import (
     checked_manifest,
     draft_beside,
+    read_manifest,
     replace_folder,
     settle,
     write_manifest,
@@ -246,7 +247,7 @@ def _known(cache: Path, stamp: str | None, uri: str) -> dict[str, Any] | None:
     shards = {name: was for name, was in manifest["files"].items() if name != QUARANTINE}
     folder = cache / str(manifest["fingerprint"])
     stored = uri and f"{uri}/{folder.name}"
-    if not damage(folder, shards):
+    if not (damage(folder, shards) or read_manifest(folder / MANIFEST)[1]):
         if stored:
             upload(folder, stored)
         return manifest
