@@ -13,14 +13,13 @@ import logging
 import os
 import random
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 
 import torch
-from measure import machine, product_speed
+from measure import cpu_seconds, machine, product_speed
 from rich.console import Console
 from rich.table import Table
 from transformers import BertConfig, BertModel
@@ -93,13 +92,6 @@ def _discard(value: object) -> None:
     del value
 
 
-def seconds(step: Callable[[], None]) -> float:
-    """CPU seconds of a step."""
-    start = time.process_time()
-    step()
-    return time.process_time() - start
-
-
 def main() -> None:
     """Prints examples a second and their ratio."""
     logging.disable(logging.WARNING)
@@ -118,7 +110,7 @@ def main() -> None:
         times: dict[str, list[float]] = {name: [] for name in steps}
         for turn in range(STEPS + 1):
             for name, step in steps.items():
-                spent = seconds(step)
+                spent = cpu_seconds(step)
                 if turn:  # the first step warms up
                     times[name].append(spent)
         count = sum(len(row) for name in tokens.columns for row in tokens.columns[name])

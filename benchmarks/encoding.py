@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import torch
 from contrastive_training import LENGTH, encoder_folder, layer_weights
-from measure import machine, product_speed
+from measure import cpu_seconds, machine, product_speed
 from rich.console import Console
 from rich.table import Table
 
@@ -42,13 +42,6 @@ def encoders(folder: str) -> dict[str, Callable[[list[str]], object]]:
     return {"sentence-transformers": theirs.encode, "sentune": ours.encode}
 
 
-def seconds(encode: Callable[[list[str]], object], sentences: list[str]) -> float:
-    """CPU seconds."""
-    start = time.process_time()
-    encode(sentences)
-    return time.process_time() - start
-
-
 def main() -> None:
     """Prints sentences a second and their ratios."""
     logging.disable(logging.WARNING)
@@ -70,7 +63,7 @@ def main() -> None:
         times: dict[str, list[float]] = {way: [] for way in ways}
         for turn in range(TURNS + 1):
             for way, encode in ways.items():
-                spent = seconds(encode, sentences)
+                spent = cpu_seconds(partial(encode, sentences))
                 if turn:  # the first one warms up
                     times[way].append(spent)
         theirs, ours = (len(sentences) / median(found) for found in times.values())

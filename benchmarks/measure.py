@@ -119,6 +119,13 @@ def time_ratio(slow: Work, fast: Work, repeats: int = 5) -> float:
     return median(times[0]) / median(times[1])
 
 
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """CPU seconds of one call in this process."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
 def product_speed(width: int, outputs: int, rows: int = 512, repeats: int = 10) -> float:
     """Floating-point operations a CPU second of torch's [rows, width] @ [width, outputs]."""
     first, second = torch.randn(rows, width), torch.randn(width, outputs)

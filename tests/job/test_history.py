@@ -20,16 +20,10 @@ from sentune.job.study_files import describe, start_summary
 from sentune.records import TrialRecord, TrialState
 from sentune.study.runner.trial_source import SearchSource
 from sentune.study.schedulers import Scheduler
-from sentune.study.space import Choice, SearchSpace, Uniform
 from sentune.summary import write_summary
+from tests.job.test_probing import SPACE as PROBED
 
-SPACE = SearchSpace(
-    method="gumbel",
-    objective="direction/accuracy",
-    settings={"learning_rate": Uniform(1e-4, 1e-2, log=True), "dimension": Choice(2, 4, 8)},
-    fixed={"batch_size": 16, "max_length": 32},
-    published={"learning_rate": 1e-3, "dimension": 4},
-)
+SPACE = replace(PROBED, starts={})
 BEST = {"learning_rate": 5e-3, "dimension": 8, "batch_size": 16, "max_length": 32}
 
 

@@ -82,10 +82,10 @@ def test_pooling_cls_is_refused_where_the_encoder_puts_no_cls_before_a_sentence(
         dev = ("builtin:nli?split=dev&size=30",)
         return make_job(JobOptions(**given, dev=dev), space)  # type: ignore[arg-type]
 
-    job(pooling="mean").prepare(QUIET)
+    job(pooling="mean").check()
     for refused in (job(), job(pooling="cls")):  # it is the method's default
         with pytest.raises(InvalidValue, match=r"pooling: 'cls' .*puts no \[CLS\].*use mean"):
-            refused.prepare(QUIET)
+            refused.check()
     settings = GumbelcseSettings(pooling="cls")
     with pytest.raises(InvalidValue, match="use mean"):
         Sentences().build(partial(Gumbelcse, settings=settings), TrainingSettings(), str(encoder))

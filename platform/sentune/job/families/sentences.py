@@ -49,15 +49,15 @@ class SentenceFamily(TrainedFamily):
 
     def prepare(self, console: Console) -> None:
         super().prepare(console)
-        if (poolings := self._poolings()) and self.folder:
-            tokenizer = load_tokenizer(self.folder)
-            for pooling in poolings:
-                tokenizer.check_pooling(pooling)
         if self.options.prior:
             self.dev = with_prior(self.dev, self.options.prior)
 
     def check(self) -> None:
         super().check()
+        if self.folder:  # a built-in encoder has a [CLS]
+            tokenizer = load_tokenizer(self.folder)
+            for pooling in self._poolings():
+                tokenizer.check_pooling(pooling)
         if (named := self.options.references) is not None:
             check_opens(named, kinds_of(named)[0])
 
