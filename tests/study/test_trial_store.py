@@ -239,7 +239,7 @@ def test_a_driver_corrects_what_an_earlier_one_has_begun(tmp_path: Path):
         given = {"modes": ["max"], "fingerprint": {"x": generation}, "keeps_runs": False}
         study = open_study(storage, "toy", **given)
         study.set_user_attr("said", generation)
-    assert open_storage(path).get_study_user_attrs(0) == {"world": {"x": 2}, "said": 2}
+    assert open_storage(path).get_study_user_attrs(0) == {"fingerprint": {"x": 2}, "said": 2}
 
 
 def test_a_verdict_that_was_given_stands(tmp_path: Path):
