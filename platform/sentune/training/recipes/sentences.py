@@ -268,7 +268,8 @@ class SentenceBackward:
         parts, restore = self._parts(columns, total)
         own = self._group.slice(total)
         codes = {name: _codes(columns[name][own], self._group.device) for name in self.method.codes}
-        loss = partial(self._loss, codes, restore=restore.to(self._group.device), total=total)
+        restore = restore.to(self._group.device)
+        loss = partial(self._loss, codes=codes, restore=restore, total=total)
         micro = self._settings.micro_batch
         if micro is not None and micro < self._group.sizes(total)[self._group.rank]:
             no_sync = getattr(self._parallel, "no_sync", nullcontext)
@@ -310,7 +311,7 @@ class SentenceBackward:
         return embeddings
 
     def _loss(
-        self, codes: Mapping[str, Tensor], embeddings: Tensor, *, restore: Tensor, total: int
+        self, embeddings: Tensor, *, codes: Mapping[str, Tensor], restore: Tensor, total: int
     ) -> Tensor:
         """Local part of the mean loss, times the world size that averaging gradients divides by."""
         parts = embeddings[restore].chunk(len(self.method.roles))
