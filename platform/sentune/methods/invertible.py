@@ -285,6 +285,7 @@ class Invertible(GradientMethod):
     settings_type: ClassVar[type[Settings]] = InvertibleSettings
     recipe: ClassVar[str] = "invertible"
     kind: ClassVar[Kind] = Kind.ADJACENT_SENTENCES
+    on_words: ClassVar[bool] = True
     objective: ClassVar[str] = "sts/pearson"
     readouts: ClassVar[tuple[Readout, ...]] = (REPRESENTATION,)
     training_defaults: ClassVar[Mapping[str, Any]] = {
