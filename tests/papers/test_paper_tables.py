@@ -63,10 +63,13 @@ def test_data_sets_are_found_by_the_names_of_their_publishers(folder: Path) -> N
         DataFolder(folder, {"SNLI tset": "snli:mine.jsonl"})
 
 
-def test_only_whole_corpora_are_cut() -> None:
+def test_corpora_without_an_end_are_cut() -> None:
     assert cut("snli:a.jsonl", 5) == "snli:a.jsonl?rows=0:5"
     assert cut("snli:a.jsonl?votes=2", 5) == "snli:a.jsonl?votes=2&rows=0:5"
     assert cut("snli:a.jsonl?rows=5:9", 5) == "snli:a.jsonl?rows=5:9"
+    assert cut("snli:a.jsonl?rows=5:", 5) == "snli:a.jsonl?rows=5:10"
+    assert cut("snli:a.jsonl?rows=5:&votes=2", 5) == "snli:a.jsonl?rows=5:10&votes=2"
+    assert cut("quora:a.tsv?size=50", 5) == "quora:a.tsv?size=50"
     assert cut("snli:a.jsonl", None) == "snli:a.jsonl"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -30,6 +31,7 @@ from sentune.report.published import (
 )
 
 if TYPE_CHECKING:
+    from sentune.corpora.tables import Data
     from sentune.embedder.embedder import Embedder
     from sentune.study_result import StudyResult
 
@@ -83,7 +85,7 @@ class TableMaker:
     say: Callable[[str], None]
     _studies: dict[str, tuple[PaperStudy, StudyResult]] = field(default_factory=dict)
     _models: dict[str, Embedder] = field(default_factory=dict)
-    _measured: dict[tuple[str, str, str], pd.DataFrame] = field(default_factory=dict)
+    _measured: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict)
 
     def make(self, paper: Paper, table: PublishedTable) -> MadeTable:
         """Run the studies of a table, or go on with them, and measure every cell.
@@ -151,16 +153,23 @@ class TableMaker:
         if row.method:
             asked = study_of(row, figure.trained, self.choices)
             try:
-                return asked.name, self._run(asked).model
+                model = self._run(asked).model
             except InvalidValue as error:
                 if not row.options:
                     raise
                 raise Empty(str(error)) from error  # the row's own encoder is not at hand
+            if own := row.readouts:
+                read = model.readouts.items()
+                model = copy(model)
+                model.readouts = {n: v for n, v in read if n.rpartition("/")[2] not in own} | own
+            return asked.name, model
         model = row.model
         if model.startswith("random:"):
             if (vectors := self.choices.models.get("vectors")) is None:
                 raise Empty("it wants --vectors")
             model = f"{model}{'&' if '?' in model else '?'}vectors={vectors}"
+            if width := self.choices.quick_of(figure.trained).width:
+                model = f"{model}&size={width}"
         if model not in self._models:
             try:
                 self._models[model] = Embedder.load(model)
@@ -181,16 +190,23 @@ class TableMaker:
         self, name: str, model: Embedder, figure: PublishedFigure, part: Measurement, spec: str
     ) -> pd.DataFrame:
         from sentune.api import evaluate
+        from sentune.corpora.formats import read
+        from sentune.corpora.stratified import stratified_part
+        from sentune.tasks.transfer import TRANSFER
 
         task = task_of(part)
-        if (name, task, spec) not in self._measured:
+        measured = name, str(figure.row.readouts), task, spec
+        if measured not in self._measured:
             self.say(f"== {task} of {name} on {spec}")
             own = figure.table.dev.get(task)
             dev = self.choices.data.find(own) if own is not None else None
-            rows = 2_000 if self.choices.quick else None
-            tuned = {task: cut(dev, rows)} if dev is not None else None
-            self._measured[name, task, spec] = evaluate(model, {task: spec}, dev=tuned)
-        return self._measured[name, task, spec]
+            quick = self.choices.quick_of(figure.trained)
+            tuned = {task: cut(dev, quick.rows)} if dev is not None else None
+            rows: Data = spec
+            if quick.transfer is not None and task in TRANSFER:
+                rows = stratified_part(read(spec, TRANSFER[task]), quick.transfer).table
+            self._measured[measured] = evaluate(model, {task: rows}, dev=tuned)
+        return self._measured[measured]
 
 
 def _of_table(found: pd.DataFrame, metric: str) -> float:

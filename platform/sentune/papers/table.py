@@ -71,9 +71,15 @@ class DataFolder:
 
 
 def cut(spec: str, rows: int | None) -> str:
-    """Return a corpus with at most so many rows, unless it names a part of it already."""
-    if rows is None or SLICED.search(spec):
+    """Return a corpus with at most so many rows; one that names a part of it keeps its start."""
+    if rows is None:
         return spec
+    if part := SLICED.search(spec):
+        open_end = re.match(r"(\d+):(?=&|$)", spec[part.end() :])
+        if open_end is None:
+            return spec
+        start = int(open_end[1])
+        return f"{spec[: part.end()]}{start}:{start + rows}{spec[part.end() + open_end.end() :]}"
     return f"{spec}{'&' if '?' in spec else '?'}rows=0:{rows}"
 
 
@@ -162,7 +168,7 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     searched = {name: list(values) for name, values in row.settings.items() if len(values) > 1}
     setting = {**published, **quick.set, **searched}
     setting |= {name: values[0] for name, values in row.settings.items() if len(values) == 1}
-    names = {*job.space.settings, *row.settings}
+    names = {*job.space.settings, *job.space.readouts, *row.settings}
     setting = {name: value for name, value in setting.items() if name in names}
     for name, conditions in job.space.conditions.items():
         if any(not _any_of(setting.get(on), values) for on, values in conditions.items()):

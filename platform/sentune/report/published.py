@@ -29,7 +29,7 @@ class DataSet(_Strict):
 
     ``files`` are patterns of the names under which it is published, without regard to case; the
     path of the wanted part has the ``word``, and ``options`` of the format choose it. What is
-    ``whole`` is never cut, since its parts stand one after the other.
+    ``whole`` has its parts one after the other, so that its first rows are no part of it.
     """
 
     format: str
@@ -43,13 +43,16 @@ class DataSet(_Strict):
 class Quick(_Strict):
     """Changes that make a study of a paper a small one: none, unless they are said.
 
-    Options of its job, settings in place of the paper's, and the most rows of each data set that
-    is judged on.
+    Options of its job, settings and readouts in place of the paper's, and the most rows of each
+    data set that is judged on: ``transfer`` of those that are ``whole``, a stratified part.
+    ``width`` is that of random encoders.
     """
 
     options: dict[str, Any] = {}
     set: dict[str, Any] = {}
     rows: int | None = None
+    transfer: int | None = None
+    width: int | None = None
 
 
 class TrainedOn(_Strict):
@@ -110,6 +113,8 @@ class PublishedRow(_Strict):
         settings: that make a study of this row, setting -> values; empty: any.
         options, trained: of its study, where they are not the table's.
         metrics: metric of a column -> name of this row's own.
+        readouts: that the model of its study is measured with, on every task; the others are its
+            own.
     """
 
     header: tuple[str, ...]
@@ -120,6 +125,7 @@ class PublishedRow(_Strict):
     trained: str = ""
     figures: tuple[float, ...]
     metrics: dict[str, str] = {}
+    readouts: dict[str, Any] = {}
 
     @property
     def name(self) -> str:
