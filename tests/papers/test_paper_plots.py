@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from sentune import Embedder, evaluate
 from sentune.errors import SentuneError
@@ -95,6 +96,32 @@ def test_the_lines_of_a_figure_are_the_sweeps_of_its_studies(tmp_path: Path) -> 
     study = differs[1].partition(":")[0].removeprefix("Study ")
     reached = evaluate(Embedder.load(tmp_path / "studies" / study / "model"), {"sts": spec})
     assert max(line.y) == pytest.approx(100 * reached.loc["sts/pearson", "value"])
+
+
+@pytest.mark.cluster
+def test_a_spectrum_is_of_the_model_s_projection(tmp_path: Path) -> None:
+    stories = tmp_path / "books.txt"
+    stories.write_text("\n".join(f"w{i % 40} w{i % 7} ." for i in range(400)))
+    files = write_files(tmp_path)
+    data = DataFolder(None, {"BookCorpus": f"books:{stories}", "STS12": f"stsb:{files}/dev.csv"})
+    asked = StudyChoices(
+        data=data,
+        quick=True,
+        models={"vectors": f"glove:{files}/vectors.txt"},
+        options={"storage": str(tmp_path / "studies")},
+    )
+    paper, plot = (
+        find_published("invertible-decoders/spectrum")[0],
+        plot_of("invertible-decoders/spectrum"),
+    )
+    with_it, without = (line.settings["constraint"] for line in plot.lines)
+    assert (with_it, without) == ((True,), (False,))
+    plot = plot.model_copy(update={"lines": plot.lines[:1]})
+    (line,), (_, said) = make_plot(paper, plot, asked, lambda told: None)
+    study = said.partition(":")[0].removeprefix("Study ")
+    model = Embedder.load(tmp_path / "studies" / study / "model")
+    weight = model.method.get_parameter("decoder.projection.weight").detach().double()
+    assert list(line.y) == pytest.approx(torch.linalg.svdvals(weight).square().tolist())
 
 
 def test_rows_may_be_encoders_and_columns_means(

@@ -106,9 +106,26 @@ def test_a_setting_that_another_one_excludes_is_left_out(tmp_path: Path) -> None
     linear, coupling = (
         study_of(row, paper.trained["books"], choices(tmp_path)).options["set"]
         for row in table.rows
+        if row.method == "invertible"
     )
     assert "coupling_layers" not in linear
     assert coupling["coupling_layers"] == 4
+
+
+def test_a_row_may_have_word_vectors_of_its_own(tmp_path: Path) -> None:
+    for name in ("sts-train.csv", "sts-dev.csv", "paragram_300_sl999.txt"):
+        (tmp_path / name).touch()
+    paper, table = find_published("laes/word-vectors")
+    rows = {row.name: row for row in table.rows}
+    trained, asked = paper.trained["stsb"], choices(tmp_path, vectors="glove:theirs.txt")
+    study = study_of(rows["PSL, average+WR"], trained, asked)
+    assert study.options["vectors"] == (f"glove:{tmp_path}/paragram_300_sl999.txt",)
+    assert study.options["set"] == {"variant": "average", "components": 1}
+    with pytest.raises(Unavailable, match="fastText vectors"):
+        study_of(rows["fastText, SIF"], trained, asked)
+    missing = missing_data(table, paper, DataFolder(tmp_path, {}))
+    assert "fasttext.cc" in missing["fastText vectors"]
+    assert "PSL vectors" not in missing
 
 
 def test_a_table_over_two_settings_is_one_study(folder: Path) -> None:

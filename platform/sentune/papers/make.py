@@ -118,6 +118,8 @@ class TableMaker:
         try:
             if not (row.method or row.model):
                 raise Empty(PUBLISHED_ONLY)
+            if not all(part.metric for part in parts):
+                raise Empty(f"{row.name} has no such figure")
             specs = [self._corpus(part, figure) for part in parts]
             if table.is_grid:
                 asked = study_of(grid_row(table), figure.trained, self.choices)

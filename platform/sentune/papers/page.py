@@ -79,11 +79,10 @@ def report(name: str, made: MadeTable) -> StudyReport:
     """Return the page of a table."""
     blocks: list[Block] = [comparison_table(made)]
     blocks += [Text(said, "note") for said in differences(made)]
-    text = [Text(made.table.text.strip("\n").expandtabs(16), "code")]
-    sections = [
-        Section("ours", "Ours beside the paper's, in percent", blocks),
-        Section("paper", "The table as the paper has it", text),
-    ]
+    sections = [Section("ours", "Ours beside the paper's, in percent", blocks)]
+    if said := made.table.text.strip("\n"):
+        code = Text(said.expandtabs(16), "code")
+        sections.append(Section("paper", "The table as the paper has it", [code]))
     whole = all(c.ours is not None for c in made.cells if c.reason != PUBLISHED_ONLY)
     state = "complete" if whole else "with gaps"
     return StudyReport(

@@ -162,6 +162,10 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     several = isinstance(defaults.corpus, tuple)
     fields = type(defaults).model_fields
     models = {name: value for name, value in choices.models.items() if name in fields}
+    if row.vectors:
+        if (own := choices.data.find(row.vectors)) is None:
+            raise Unavailable(row.vectors)
+        models["vectors"] = own
     asked = trained.options | quick.options | choices.options | models | row.options
     if isinstance(getattr(defaults, "vectors", None), tuple) and "vectors" in models:
         asked["vectors"] = (models["vectors"],)
@@ -216,6 +220,7 @@ def missing_data(
     else:
         names = [part.data for column in found.columns for part in column.parts]
         names += found.dev.values()
+        names += [row.vectors for row in found.rows if row.vectors]
         used = [r.trained or c.trained or found.trained for r in found.rows for c in found.columns]
     for trained in dict.fromkeys(used):
         names += [*paper.trained[trained].data, *paper.trained[trained].dev]
