@@ -10,7 +10,7 @@ import pytest
 
 from sentune.errors import InvalidValue
 from sentune.papers.make import MadeCell, MadeTable
-from sentune.papers.page import comparison_table, differences, report, to_csv
+from sentune.papers.page import comparison_table, differences, report, rows_by_state, to_csv
 from sentune.papers.table import (
     DataFolder,
     StudyChoices,
@@ -178,3 +178,11 @@ def test_ours_stands_under_the_paper_s_with_what_differs(folder: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv(made))))
     assert [row["ours"] for row in rows] == ["91.24", "", "70.00"]
     assert [row["paper"] for row in rows] == ["98.1", "92.41", ""]
+
+
+def test_the_docs_say_of_each_row_whether_it_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs/papers.md").read_text(encoding="utf-8")
+    assert rows_by_state() in page, "put the output of `sentune paper rows` into docs/papers.md"
+    assert "| `sentune paper run laes/figure-2` | SIF; LAES-RES |  |" in rows_by_state()
+    (line,) = [text for text in rows_by_state().splitlines() if "gumbelcse/table-2`" in text]
+    assert line.split("|")[2:4] == [" GumbelCSE; GaussCSE; LENGTH ", "  "]
