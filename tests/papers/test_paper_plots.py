@@ -103,7 +103,12 @@ def test_a_spectrum_is_of_the_model_s_projection(tmp_path: Path) -> None:
     stories = tmp_path / "books.txt"
     stories.write_text("\n".join(f"w{i % 40} w{i % 7} ." for i in range(400)))
     files = write_files(tmp_path)
-    data = DataFolder(None, {"BookCorpus": f"books:{stories}", "STS12": f"stsb:{files}/dev.csv"})
+    fields = [line.split("\t") for line in (files / "dev.csv").read_text().splitlines()]
+    scored = tmp_path / "STS2014-gold"
+    scored.mkdir()
+    (scored / "STS.input.made.txt").write_text("\n".join("\t".join(row[5:]) for row in fields))
+    (scored / "STS.gs.made.txt").write_text("\n".join(row[4] for row in fields))
+    data = DataFolder(None, {"BookCorpus": f"books:{stories}", "STS14": f"sts:{scored}"})
     asked = StudyChoices(
         data=data,
         quick=True,

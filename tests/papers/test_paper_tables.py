@@ -100,7 +100,7 @@ def test_studies_are_shared_by_content_alone(folder: Path) -> None:
 
 
 def test_a_setting_that_another_one_excludes_is_left_out(tmp_path: Path) -> None:
-    for name in ("books.txt", "STS2012"):
+    for name in ("books.txt", "STS2014"):
         (tmp_path / name).touch()
     paper, table = find_published("invertible-decoders/table-3")
     linear, coupling = (
