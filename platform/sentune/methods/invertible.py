@@ -189,7 +189,8 @@ class InvertibleDecoder(nn.Module):
     @torch.no_grad()
     def spectrum(self) -> Tensor:
         """[n] eigenvalues of ``W W^T`` (section 4.5), falling; [d_z] where d_z is below n."""
-        return torch.linalg.svdvals(self.projection.weight.double()).square()
+        values: Tensor = torch.linalg.svdvals(self.projection.weight.double())
+        return values.square()
 
 
 def _network(inputs: int, hidden: int, outputs: int) -> nn.Sequential:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from sentune.beats import beat
 from sentune.encoders.words.gru import carry, unpack
 from sentune.errors import InvalidValue
 from sentune.methods.invertible import PARTS, ComponentFrom, Ids, Invertible
@@ -138,6 +139,7 @@ def _in_chunks(
     order = np.argsort(-lengths, kind="stable")[: int((lengths > 0).sum())]
     found = torch.zeros(len(rows), width, dtype=method.dtype, device=method.device)
     for part in np.array_split(order, -(-len(order) // size)) if len(order) else ():
+        beat()
         words = method.words([rows[i] for i in part])
         states = method.encoder.states(words)
         with torch.autocast(method.device.type, enabled=False):

@@ -44,15 +44,18 @@ class Quick(_Strict):
     """Changes that make a study of a paper a small one: none, unless they are said.
 
     Options of its job, settings and readouts in place of the paper's, and the most rows of each
-    data set that is judged on: ``transfer`` of those that are ``whole``, a stratified part.
-    ``width`` is that of random encoders.
+    data set that is judged on: ``transfer`` of those of transfer tasks, a stratified part, with
+    ``folds``. ``width`` is that of random encoders; ``references`` are the sentences of
+    interpretations.
     """
 
     options: dict[str, Any] = {}
     set: dict[str, Any] = {}
     rows: int | None = None
     transfer: int | None = None
+    folds: int = 10
     width: int | None = None
+    references: int | None = None
 
 
 class TrainedOn(_Strict):
