@@ -109,7 +109,8 @@ class InvertibleEmbedder(PointEmbedder):
         def represent(sentences: Sequence[str]) -> dict[str, Tensor]:
             return self.represent(sentences, component_from, batch_size=batch_size)
 
-        return evaluate_representations(tasks, represent, features=self.features, readouts=readouts)
+        own = Representations(self.method, max_length=self.max_length, size=batch_size)
+        return evaluate_representations(tasks, represent, features=own.features, readouts=readouts)
 
     def _represented(self, sentences: list[str], batch_size: int) -> Tensor:
         found = self.represent(sentences, batch_size=batch_size)
