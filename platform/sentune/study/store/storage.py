@@ -111,7 +111,8 @@ def knows(storage: BaseStorage, name: str) -> bool:
 
 def stored_fingerprint(attributes: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what all trials of a study share, from its attributes; None where it has none."""
-    return attributes.get(FINGERPRINT, attributes.get(OLD_FINGERPRINT))
+    found: dict[str, Any] | None = attributes.get(FINGERPRINT, attributes.get(OLD_FINGERPRINT))
+    return found
 
 
 def open_study(
