@@ -44,18 +44,26 @@ def final(settings: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Surface:
-    """A grid, its curves by the seed of a search, and which points are good enough."""
+    """A grid, its curves by the seed of a search, and how far a point's end is below the best.
+
+    A point that is below it by at most ``near`` is good enough.
+    """
 
     name: str
     space: SearchSpace
     budget: int
     curves: Callable[[int], Curves]
-    good: Callable[[Mapping[str, Any]], bool]
+    loss: Callable[[Mapping[str, Any]], float]
+    near: float = 0.0
 
     @property
     def grid(self) -> int:
         """Examples of all of its points."""
         return self.budget * (self.space.size or 0)
+
+    def good(self, settings: Mapping[str, Any]) -> bool:
+        """Return whether a point is good enough."""
+        return self.loss(settings) <= self.near
 
 
 def table_3(title: str = "GaussCSE, Table 3", **shape: float) -> Surface:
@@ -65,7 +73,7 @@ def table_3(title: str = "GaussCSE, Table 3", **shape: float) -> Surface:
         space=SPACE,
         budget=BUDGET,
         curves=lambda seed: PowerLaw(final=final, budget=BUDGET, seed=seed, **shape),
-        good=lambda settings: final(settings) >= BEST,
+        loss=lambda settings: BEST - final(settings),
     )
 
 
@@ -85,7 +93,8 @@ def recorded(file: Path) -> Surface:
         space=replace(SPACE, objective=content["objective"], settings=axes),
         budget=budget,
         curves=lambda _: held,
-        good=lambda settings: held.value(settings, budget) >= best - NEAR,
+        loss=lambda settings: best - held.value(settings, budget),
+        near=NEAR,
     )
 
 
