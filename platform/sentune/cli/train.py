@@ -130,10 +130,14 @@ def linear(
 ) -> None:
     """Train BERT with a linear layer on pairs of sentences (LINEAR in GumbelCSE), and judge it."""
     from sentune.cli.evaluate import report_results
+    from sentune.tasks.base import free_name
     from sentune.training.linear import KINDS, LinearSettings, run_linear
 
     fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(KINDS)}"
-    tests = tuple(key_and_value("--test", text, fix, KINDS) for text in test)
+    tests: dict[str, tuple[str, str]] = {}
+    for text in test:
+        kind, spec = key_and_value("--test", text, fix, KINDS)
+        tests[free_name([kind, f"{kind}-{spec.partition(':')[0]}"], tests)] = kind, spec
     if prior and ambiguous is None:
         raise InvalidValue("--prior", prior, "give --ambiguous too, whose pairs it weights")
     if not learning_rate > 0:

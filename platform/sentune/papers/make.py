@@ -18,6 +18,7 @@ from sentune.papers.table import (
     Unavailable,
     cut,
     grid_row,
+    linear_of,
     study_of,
     task_of,
 )
@@ -83,7 +84,9 @@ class TableMaker:
 
     choices: StudyChoices
     say: Callable[[str], None]
-    _studies: dict[str, tuple[PaperStudy, StudyResult]] = field(default_factory=dict)
+    _asked: dict[str, PaperStudy] = field(default_factory=dict)
+    _studies: dict[str, StudyResult] = field(default_factory=dict)
+    _linear: dict[str, dict[str, float]] = field(default_factory=dict)
     _models: dict[str, Embedder] = field(default_factory=dict)
     _tables: dict[str, Data] = field(default_factory=dict)
     _measured: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict)
@@ -103,7 +106,7 @@ class TableMaker:
             paper=paper,
             table=table,
             cells=cells,
-            studies=tuple(study for name, (study, _) in self._studies.items() if name in used),
+            studies=tuple(study for name, study in self._asked.items() if name in used),
             folder=self.choices.data.folder,
         )
 
@@ -128,6 +131,9 @@ class TableMaker:
                 at = {name: values[0] for name, values in row.settings.items()}
                 cell.judged_on, cell.study = asked.options["dev"][0], asked.name
                 ours = _of_trial(self._run(asked), cell.metric, at | figure.column.settings)
+            elif row.model == "linear":
+                cell.judged_on, cell.study = specs[0], row.model
+                ours = 100 * self._of_linear(figure)[f"{specs[0]}/{cell.metric.partition('/')[2]}"]
             else:
                 name, model = self._model(figure)
                 cell.judged_on, cell.study = ", ".join(dict.fromkeys(specs)), name
@@ -155,6 +161,11 @@ class TableMaker:
 
         row = figure.row
         if row.method:
+            if row.encoder_of:
+                first = row.model_copy(update={"settings": {}, **row.encoder_of})
+                theirs = study_of(first, figure.paper.trained[first.trained], self.choices)
+                encoder = self._run(theirs).view.summary.model
+                row = row.model_copy(update={"options": {**row.options, "encoder": encoder}})
             asked = study_of(row, figure.trained, self.choices)
             try:
                 tuned = self._run(asked).model
@@ -183,9 +194,26 @@ class TableMaker:
 
         if study.name not in self._studies:
             self.say(f"== study {study.name}")
-            result = tune(study.method, study=study.name, **study.options)
-            self._studies[study.name] = study, result
-        return self._studies[study.name][1]
+            self._studies[study.name] = tune(study.method, study=study.name, **study.options)
+            self._asked[study.name] = study
+        return self._studies[study.name]
+
+    def _of_linear(self, figure: PublishedFigure) -> dict[str, float]:
+        """Return LINEAR's metrics on all data sets of a table, by corpus and metric."""
+        from sentune.training.linear import LinearSettings, run_linear
+
+        if figure.table.name not in self._linear:
+            asked = linear_of(figure.table, figure.trained, self.choices)
+            tests: dict[str, tuple[str, str]] = {}
+            for column in figure.table.columns:
+                if self.choices.data.find(column.data) is not None:
+                    spec = self._corpus(column.parts[0], figure)
+                    tests[spec] = task_of(column.parts[0]), spec
+            self.say(f"== linear, {asked.options['corpus']}")
+            settings = LinearSettings(seed=self.choices.options.get("seed", 0))
+            found = run_linear(**asked.options, tests=tests, settings=settings, say=self.say)
+            self._linear[figure.table.name], self._asked[asked.name] = dict(found.metrics), asked
+        return self._linear[figure.table.name]
 
     def _rows(self, figure: PublishedFigure, part: Measurement, spec: str) -> Data:
         """Return what a column is measured on: a corpus by its name, of transfer tasks its rows."""

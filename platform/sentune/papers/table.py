@@ -205,6 +205,26 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     )
 
 
+def linear_of(table: PublishedTable, trained: TrainedOn, choices: StudyChoices) -> PaperStudy:
+    """Return how LINEAR is trained for a table, with keywords of ``run_linear``.
+
+    Raises:
+        Unavailable: a data set that it trains on is not there.
+    """
+    asked = {"corpus": trained.data[0], "ambiguous": table.dev.get("ambiguous-rte")}
+    known = {option: name and choices.data.find(name) for option, name in asked.items()}
+    if missing := [name for option, name in asked.items() if name and not known[option]]:
+        raise Unavailable(", ".join(missing))
+    options: dict[str, Any] = {"encoder": choices.models.get("encoder", "builtin:tiny"), **known}
+    differs = [f"trained on {name} alone" for name in trained.data[:1] if len(trained.data) > 1]
+    if choices.quick:
+        quick = trained.quick
+        options |= {"max_examples": quick.options["max_examples"], "second_epochs": 1}
+        options["ambiguous"] = known["ambiguous"] and cut(known["ambiguous"], quick.rows)
+        differs.append(f"quick: max_examples={options['max_examples']}, second_epochs=1")
+    return PaperStudy(name="linear", method="linear", options=options, differs=tuple(differs))
+
+
 def task_of(part: Measurement) -> str:
     """Return the task that a metric belongs to, as ``sentune.evaluate`` names it."""
     task = part.metric.partition("/")[0]

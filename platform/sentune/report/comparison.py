@@ -48,10 +48,11 @@ def comparison(view: View) -> list[Block]:
 def _is_of(view: View, figure: PublishedFigure) -> bool:
     """Return whether the study's winner has the method and all settings of a paper's row."""
     winner = view.winner or view.best
-    if figure.row.method != view.summary.method or figure.row.options or winner is None:
+    row = figure.row
+    if row.method != view.summary.method or row.options or row.encoder_of or winner is None:
         return False
     settings = {**view.summary.space.get("fixed", {}), **winner.settings}
-    return all(settings.get(name) in values for name, values in figure.row.settings.items())
+    return all(settings.get(name) in values for name, values in row.settings.items())
 
 
 def _rows(view: View, theirs: Sequence[PublishedFigure]) -> list[Row]:

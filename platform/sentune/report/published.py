@@ -111,8 +111,10 @@ class PublishedRow(_Strict):
     Attributes:
         header: cells of the table that name it.
         method: that a study of this row tunes.
-        model: an encoder that is measured as it is, ``hf:NAME?pooling=cls``, in place of a study.
-            Without method and model the row is published only.
+        model: an encoder that is measured as it is, ``hf:NAME?pooling=cls``, in place of a study;
+            ``linear``: the classifier of pairs that ``sentune linear`` trains. Without method and
+            model the row is published only.
+        encoder_of: method, and what it is trained on, whose model is the encoder of the study.
         settings: that make a study of this row, setting -> values; empty: any.
         vectors: data set of word vectors, where the row has its own.
         options, trained: of its study, where they are not the table's.
@@ -124,6 +126,7 @@ class PublishedRow(_Strict):
     header: tuple[str, ...]
     method: str = ""
     model: str = ""
+    encoder_of: dict[str, str] = {}
     settings: dict[str, tuple[Any, ...]] = {}
     vectors: str = ""
     options: dict[str, Any] = {}

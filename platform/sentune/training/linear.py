@@ -10,7 +10,7 @@ Legend: N = pairs, L = tokens, C = classes.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -36,7 +36,7 @@ from sentune.readouts.three_way import (
     class_of,
     class_weights,
 )
-from sentune.tasks.base import Result, free_name
+from sentune.tasks.base import Result
 from sentune.training.precision import sentences_at_a_time
 from sentune.training.settings import check_length, learning_rate_factor, steps_for
 
@@ -128,7 +128,7 @@ def run_linear(
     *,
     corpus: str,
     encoder: str,
-    tests: Sequence[tuple[str, str]],
+    tests: Mapping[str, tuple[str, str]],
     ambiguous: str | None = None,
     epochs: int = 1,
     second_epochs: int = 3,
@@ -147,7 +147,7 @@ def run_linear(
     Args:
         corpus: of triplets, the first stage's.
         encoder: Hugging Face name, folder, or ``builtin:tiny``.
-        tests: (task, corpus) pairs, each task one of ``KINDS``.
+        tests: name -> (task, corpus), each task one of ``KINDS``; metrics are ``NAME/METRIC``.
         ambiguous: pairs of several labels, the second stage's; without it there is one stage.
         limit: rows of each corpus at most.
         max_examples: pairs of the first stage at most; a triplet makes two.
@@ -165,9 +165,8 @@ def run_linear(
         stages.append(three_way_examples(read(ambiguous, Kind.SEVERAL_LABELS, limit=limit)))
     weights = torch.from_numpy(class_weights(prior, stages[-1].classes)).float()
     judged: dict[str, tuple[str, ClassifiedPairs]] = {}
-    for kind, spec in tests:
+    for name, (kind, spec) in tests.items():
         examples = two_way_examples if kind == TWO_WAY else three_way_examples
-        name = free_name([kind, f"{kind}-{spec.partition(':')[0]}"], judged)
         judged[name] = kind, examples(read(spec, KINDS[kind], limit=limit))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     texts = (text for stage in stages for pair in stage.pairs for text in pair)
