@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerFast
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Batch, Held, SharedSource
 from sentune.corpora.encode import Encoder
+from sentune.corpora.schema import LABELS
 from sentune.corpora.tokens import Ragged, TokenTable, tokenise, tokenise_batches
 from sentune.errors import CorpusError, InvalidValue
 
@@ -119,9 +120,12 @@ def test_token_ids_are_those_of_the_tokenizer(corpus: Corpus, tokenizer: str) ->
     assert table.shards == (SIZE,)
 
 
-def test_labels_are_not_tokenised(tokenizer: str) -> None:
+def test_labels_are_codes_and_no_tokens(tokenizer: str) -> None:
     pairs = read("builtin:nli?size=9", Kind.LABELLED_PAIRS)
-    assert set(tokenise(pairs, Encoder(tokenizer, 8), None).columns) == {"premise", "hypothesis"}
+    columns = tokenise(pairs, Encoder(tokenizer, 8), None).columns
+    assert set(columns) == {"premise", "hypothesis", "label"}
+    expected = [[LABELS.index(label)] for label in pairs.table.column("label").to_pylist()]
+    assert [columns["label"][row].tolist() for row in range(9)] == expected
 
 
 @pytest.mark.parametrize("shard_rows", [1, 20, 45, 90, 200])

@@ -12,8 +12,7 @@ from scipy.stats import binom
 
 from sentune.corpora.formats import read
 from sentune.corpora.schema import Kind
-from sentune.encoders import load, prepare
-from sentune.encoders.tokenizing import load_tokenizer
+from sentune.encoders import load, load_tokenizer, prepare
 from sentune.encoders.transformer import word_averages
 from sentune.geometry.gaussians import Gaussians
 from sentune.geometry.points import Points

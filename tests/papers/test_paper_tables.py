@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sentune.errors import InvalidValue
-from sentune.papers.make import MadeCell, MadeTable
+from sentune.papers.make import MadeCell, MadeTable, TableMaker
 from sentune.papers.page import comparison_table, differences, report, rows_by_state, to_csv
 from sentune.papers.table import (
     DataFolder,
@@ -24,6 +28,7 @@ from sentune.papers.table import (
 )
 from sentune.report.published import PublishedTable, data_sets, papers
 from sentune.report.render import to_html, to_markdown
+from sentune.training.linear import LinearSettings, run_linear
 from tests.report.studies import texts
 
 
@@ -186,3 +191,49 @@ def test_the_docs_say_of_each_row_whether_it_runs() -> None:
     assert "| `sentune paper run laes/figure-2` | SIF; LAES-RES |  |" in rows_by_state()
     (line,) = [text for text in rows_by_state().splitlines() if "gumbelcse/table-2`" in text]
     assert line.split("|")[2:4] == [" GumbelCSE; GaussCSE; LENGTH ", "  "]
+
+
+def test_linear_is_trained_for_all_columns_of_a_table_at_once(tmp_path: Path) -> None:
+    lines = [
+        {"annotator_labels": [label], "gold_label": label, "sentence1": a, "sentence2": b}
+        for a in ("A man sleeps .", "A dog runs .", "Two girls sing .")
+        for label, b in (("entailment", "It lives ."), ("contradiction", "It is a stone ."))
+    ]
+    for name in ("snli_1.0_train.jsonl", "snli_1.0_dev.jsonl", "snli_1.0_test.jsonl"):
+        (tmp_path / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    paper, table = find_published("gumbelcse/table-1")
+    rows = tuple(row for row in table.rows if row.name == "LINEAR")
+    maker = TableMaker(choices=choices(tmp_path), say=lambda said: None)
+    made = maker.make(paper, table.model_copy(update={"rows": rows}))
+    snli, mnli, _ = made.cells
+    spec = f"snli:{tmp_path}/snli_1.0_test.jsonl?rows=0:100"
+    asked = made.studies[0].options
+    assert asked["corpus"] == f"snli:{tmp_path}/snli_1.0_train.jsonl?annotators=none"
+    again = run_linear(**asked, tests={"rte": ("rte", spec)}, settings=LinearSettings(seed=0))
+    assert snli.ours == 100 * again.metrics["rte/accuracy"]
+    assert snli.judged_on == spec
+    assert mnli.reason == "MNLI-mismatched is not there"
+
+
+def test_an_encoder_is_trained_before_the_decoder_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WikiSplit/train.tsv", "WikiSplit/validation.tsv", "sts-dev.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    asked: list[tuple[str, Any]] = []
+
+    def tune(method: str, **options: Any) -> Any:
+        asked.append((method, options.get("encoder")))
+        return SimpleNamespace(view=SimpleNamespace(summary=SimpleNamespace(model="E/model")))
+
+    monkeypatch.setattr("sentune.api.tune", tune)
+    paper, table = find_published("intersent/table-1")
+    (row,) = [row for row in table.rows if row.name == "Sup. Contr."]
+    small = {"rows": (row.model_copy(update={"figures": row.figures[3:4]}),)}
+    one = table.model_copy(update={**small, "columns": table.columns[3:4]})
+    data = DataFolder(tmp_path, {"WikiSplit test": "wikisplit:test.tsv"})
+    wanted = replace(choices(tmp_path, encoder="bert"), data=data)
+    with pytest.raises(AttributeError, match="model"):  # there is none to be measured
+        TableMaker(choices=wanted, say=lambda said: None).make(paper, one)
+    assert asked == [("simcse-pairs", "bert"), ("intersent", "E/model")]

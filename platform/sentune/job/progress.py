@@ -124,7 +124,8 @@ class Display:
                 self._ended(run, f" in {source}" if source else " at an earlier start")
                 continue
             if known is None:
-                start = f"trial {run.trial} started: {self._settings(run.record)}"
+                settings = self._settings(run.record)
+                start = f"trial {run.trial} started{': ' if settings else ''}{settings}"
                 again = f"finalist: trial {run.trial} again from seed {run.seed}"
                 self._line(start if run.seed is None else again)
             before = run.record.examples if earlier else known.record.examples if known else 0
