@@ -60,8 +60,15 @@ def test_length_ratios_are_counted_over_entailments(tmp_path: Path) -> None:
     near = [min(found, key=lambda x: abs(x - at)) for at in (0.0, math.log(2))]
     assert set(near) == set(found)
     assert sum(found.values()) == 2
-    with pytest.raises(SentuneError, match="SICK test is not there"):
-        make_plot(paper, plot, choices(DataFolder(None, {"SNLI test": spec})), lambda said: None)
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text(json.dumps({**rows[0], "gold_label": "-"}), encoding="utf-8")
+    part = DataFolder(None, {"SNLI test": spec, "SICK test": f"snli:{empty}"})
+    lines, (missing,) = make_plot(paper, plot, choices(part), lambda said: None)
+    assert [line.name for line in lines] == ["SNLI test"]
+    said = f"No line: {empty}: no labelled-pairs are left of 1 rows, 1 unlabelled."
+    assert missing == said
+    with pytest.raises(SentuneError, match="SNLI test, SICK test is not there"):
+        make_plot(paper, plot, choices(DataFolder(None, {})), lambda said: None)
 
 
 def test_a_figure_is_a_page_a_drawing_and_its_numbers(tmp_path: Path) -> None:

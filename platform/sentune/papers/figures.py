@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from sentune.errors import SentuneError
+from sentune.errors import CorpusError, SentuneError
 from sentune.io.atomic import write_document
 from sentune.papers.table import StudyChoices, Unavailable, study_of
 from sentune.report.blocks import Block, Cell, Chart, Figure, Section, StudyReport, Table, Text
@@ -51,7 +51,7 @@ def make_plot(
     """
     try:
         if plot.lengths:
-            return _length_ratios(plot, choices), []
+            return _length_ratios(plot, choices)
         lines, differs = [], [f"The paper: {paper.trained[plot.trained].encoder}."]
         for line in plot.lines:
             found, said = _studied(paper, plot, line, choices, say)
@@ -62,17 +62,22 @@ def make_plot(
         raise SentuneError(f"{plot.name}: {error} is not there; --instead takes another") from None
 
 
-def _length_ratios(plot: PublishedPlot, choices: StudyChoices) -> list[Line]:
-    """Histograms of ln(words of the premise / words of the hypothesis) over entailment pairs."""
+def _length_ratios(plot: PublishedPlot, choices: StudyChoices) -> tuple[list[Line], list[str]]:
+    """Histograms of ln(words of the premise / words of the hypothesis) over entailment pairs, and
+    which data sets cannot be had."""
     import numpy as np
 
     from sentune.corpora.formats import read_pairs
 
-    lines = []
+    lines, missing = list[Line](), list[str]()
     for name in plot.lengths:
-        if (spec := choices.data.find(name)) is None:
-            raise Unavailable(name)
-        rows = read_pairs(spec).table.to_pylist()
+        try:
+            if (spec := choices.data.find(name)) is None:
+                raise Unavailable(f"{name} is not there")
+            rows = read_pairs(spec).table.to_pylist()
+        except (Unavailable, CorpusError) as error:
+            missing.append(f"No line: {error}.")
+            continue
         words = [
             (len(row["premise"].split()), len(row["hypothesis"].split()))
             for row in rows
@@ -81,7 +86,9 @@ def _length_ratios(plot: PublishedPlot, choices: StudyChoices) -> list[Line]:
         ratios = [math.log(first / second) for first, second in words if first and second]
         counts, edges = np.histogram(ratios, bins=BINS, range=(-EDGE, EDGE))
         lines.append(Line(name, ((edges[:-1] + edges[1:]) / 2).tolist(), counts.tolist()))
-    return lines
+    if not lines:
+        raise Unavailable(", ".join(plot.lengths))
+    return lines, missing
 
 
 def _studied(

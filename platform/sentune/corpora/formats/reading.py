@@ -71,7 +71,10 @@ class Log:
 
     def nothing_left(self, path: str, kind: Kind) -> CorpusError:
         """Return the error of a corpus without a usable row, with the first bad row's reason."""
-        reason = f"no {kind.value} are left: {dict(self.counts)}"
+        counts = {"read": 0, **self.counts}
+        rest = (f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items() if name != "read")
+        reason = f"no {kind.value} are left of {counts['read']:,} rows"
+        reason += "".join(f", {counted}" for counted in rest)
         if self.bad:
             reason += f"; the first bad row: line {self.bad[0].line}, {self.bad[0].reason}"
         return CorpusError(path, reason)
