@@ -32,6 +32,7 @@ from optuna.samplers import GPSampler, TPESampler
 from benchmarks.search_quality import Search as Own
 from benchmarks.search_quality import run
 from benchmarks.surfaces import Surface, interval, paired, surfaces
+from sentune.study.schedulers import AshaPromotion
 from sentune.study.space.space import Choice
 
 ETA, METRIC, TIME = 3, "value", "examples"
@@ -47,9 +48,9 @@ Step = tuple[int, Mapping[str, Any], float]
 Search = Callable[[Surface, int], Iterator[Step]]
 
 
-def ours(surface: Surface, seed: int, *, sampler: str) -> Iterator[Step]:
-    """Run sentune's source, store and default scheduler."""
-    outcome = run(Own(name="", sampler=sampler), seed, surface)
+def ours(surface: Surface, seed: int, **search: Any) -> Iterator[Step]:
+    """Run sentune's source and store; ``search``: fields of ``search_quality.Search``."""
+    outcome = run(Own(name="", **search), seed, surface)
     for held in outcome.incumbents:
         yield held.examples, held.settings, held.value
 
@@ -119,8 +120,10 @@ def _axes(surface: Surface) -> dict[str, Any]:
 
 
 SEARCHES: dict[str, Search] = {
-    "sentune: TPE + ASHA": partial(ours, sampler="tpe"),
-    "sentune: GP + ASHA": partial(ours, sampler="gp"),
+    "sentune: TPE + ASHA": ours,
+    "sentune: TPE + promotion": partial(ours, scheduler=AshaPromotion),
+    "sentune: TPE + promotion, 1/27": partial(ours, scheduler=AshaPromotion, first=27),
+    "sentune: GP + promotion": partial(ours, sampler="gp", scheduler=AshaPromotion),
     "sentune: random + ASHA": partial(ours, sampler="random"),
     "Optuna: TPE + HyperbandPruner": partial(optuna_pruned, sampler=TPESampler),
     "Optuna: GP + HyperbandPruner": partial(optuna_pruned, sampler=GPSampler),

@@ -39,7 +39,7 @@ import numpy as np
 from benchmarks.simulate import Outcome, Told, open_simulated, simulate
 from benchmarks.surfaces import BUDGET, Surface, interval, paired, surfaces, table_3
 from sentune.study.runner.trial_source import SearchSource
-from sentune.study.schedulers import KINDS, Asha, Curves, Halving, Scheduler
+from sentune.study.schedulers import KINDS, AshaPromotion, Curves, Halving, Scheduler
 
 
 class Extrapolated(Halving):
@@ -64,28 +64,31 @@ class Search:
 
     name: str
     sampler: str = "tpe"
-    scheduler: type[Scheduler] = Asha
+    scheduler: type[Scheduler] = Halving
     told: Told = Told.OURS
     prior: tuple[int, float] | None = None
     first: int = 9
 
 
 OURS = Search(name="TPE + ASHA (default)")
-STOPPING = Search(name="TPE + halving that stops for good", scheduler=Halving)
-RAYS = replace(STOPPING, name="  and tells stopped as COMPLETE (Ray's)", told=Told.RAYS)
+RAYS = replace(OURS, name="  and tells stopped as COMPLETE (Ray's)", told=Told.RAYS)
+PROMOTION = Search(name="TPE + ASHA by promotion", scheduler=AshaPromotion)
 RANDOM = Search(name="random + ASHA", sampler="random")
 SEARCHES = (
     OURS,
-    STOPPING,
     RAYS,
     Search(name="  and extrapolates its curves", scheduler=Extrapolated),
-    Search(name="TPE + ASHA, first rung at 1/27", first=27),
+    replace(OURS, name="  first rung at 1/27", first=27),
+    PROMOTION,
+    replace(PROMOTION, name="  first rung at 1/27", first=27),
+    replace(PROMOTION, name="GP + ASHA by promotion (MOBSTER's way)", sampler="gp"),
     RANDOM,
+    replace(PROMOTION, name="random + ASHA by promotion", sampler="random"),
     Search(name="TPE + Hyperband", scheduler=KINDS["hyperband"]),
-    Search(name="TPE + median stopping", scheduler=KINDS["median"]),
     Search(name="TPE at full budget", scheduler=Scheduler),
 )
-PRIORS = (
+EXTRAS = (
+    Search(name="TPE + median stopping", scheduler=KINDS["median"]),
     Search(name="PriorBand, prior one cell off", sampler="priorband", prior=(32, 3e-5)),
     Search(name="PriorBand, prior the worst cell", sampler="priorband", prior=(256, 1e-5)),
 )
@@ -163,13 +166,13 @@ def main() -> None:
     )
     if given.shapes:
         for title, shape in shapes:
-            show(table_3(title, **shape), (OURS, STOPPING, RAYS), given.seeds)
+            show(table_3(title, **shape), (OURS, PROMOTION, RAYS), given.seeds)
         return
     for surface in surfaces():
         if given.surface not in (None, surface.name):
             continue
-        priors = PRIORS if surface.budget == BUDGET else ()
-        show(surface, (*SEARCHES, *priors), given.seeds)
+        more = EXTRAS if surface.budget == BUDGET else ()  # not for curves at recorded rungs alone
+        show(surface, (*SEARCHES, *more), given.seeds)
 
 
 if __name__ == "__main__":

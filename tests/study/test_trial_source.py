@@ -72,7 +72,7 @@ class Search:
     """A search of trials with rungs at 100 of 200 examples, half of which go on."""
 
     def __init__(self, storage: optuna.storages.BaseStorage, trials: int) -> None:
-        rungs = make_scheduler("asha", first_rung=100, eta=2, max_examples=200, keep=1)
+        rungs = make_scheduler("asha-promotion", first_rung=100, eta=2, max_examples=200, keep=1)
         self.store = open_simulated(SPACE, rungs, storage=storage)
         self.source = SearchSource(self.store, SPACE, trials=trials, seed=3)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toys import ASHA, HALVING, OBJECTIVE, SPACE, Given, Killed, open_store, play, table
+from toys import HALVING, OBJECTIVE, PROMOTION, SPACE, Given, Killed, open_store, play, table
 
 from sentune.errors import StudyConflict
 from sentune.launchers.trial_report import Report
@@ -90,7 +90,7 @@ def test_kills_between_any_two_writes_change_nothing(
     assert not [t for t in stored if not t.state.is_finished()]
 
 
-@pytest.mark.parametrize("scheduler", [HALVING, ASHA])
+@pytest.mark.parametrize("scheduler", [HALVING, PROMOTION])
 @pytest.mark.parametrize("database", [False, True])
 def test_a_kill_after_any_single_write_changes_nothing(
     tmp_path: Path, database: bool, scheduler: Scheduler

@@ -21,7 +21,7 @@ from sentune.study.runner.trial_runner import TrialRunner
 from sentune.study.runner.trial_source import Candidate, SearchSource, settle_orphans
 from sentune.study.samplers.per_trial import Draw, Sampler
 from sentune.study.samplers.study_adapter import SAMPLER, distribution
-from sentune.study.schedulers import Asha, Halving, Scheduler
+from sentune.study.schedulers import AshaPromotion, Halving, Scheduler
 from sentune.study.space.domains import Value
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, Integer, SearchSpace
@@ -41,7 +41,7 @@ SPACE = SearchSpace(
     published={"x": 3, "y": 0},
 )
 HALVING = Halving(first_rung=100, eta=3, max_examples=900)
-ASHA = Asha(first_rung=100, eta=3, max_examples=900)
+PROMOTION = AshaPromotion(first_rung=100, eta=3, max_examples=900)
 """A study's own, which goes on with stopped trials at its end too, however few there are."""
 
 

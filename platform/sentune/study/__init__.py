@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-SchedulerName = Literal["asha", "hyperband", "median", "none"]
+SchedulerName = Literal["asha", "asha-promotion", "hyperband", "median", "none"]
 LauncherName = Literal["auto", "inline", "train"]
 
 SCHEDULERS: tuple[str, ...] = get_args(SchedulerName)

@@ -105,8 +105,9 @@ def cascade(trials: int, milestones: Sequence[int], share: int) -> int:
 class Halving(Scheduler):
     """Successive halving: rungs in examples seen, each ``eta`` times as far as the one before.
 
-    A trial goes on past a rung if it is among the best 1/eta of those that have reached it, and at
-    least ``keep`` of them. There is no rung where the first one is the whole budget.
+    ASHA (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2) as
+    it stops: a trial goes on past a rung if it is among the best 1/eta of those that have reached
+    it, and at least ``keep`` of them. There is no rung where the first one is the whole budget.
     """
 
     @property
@@ -140,7 +141,7 @@ class Halving(Scheduler):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asha(Halving):
+class AshaPromotion(Halving):
     """Asynchronous successive halving by promotion.
 
     Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2: a trial
@@ -289,7 +290,8 @@ def default_first_rung(max_examples: int, eta: int) -> int:
 
 
 KINDS: Mapping[str, type[Scheduler]] = {
-    "asha": Asha,
+    "asha": Halving,
+    "asha-promotion": AshaPromotion,
     "hyperband": Hyperband,
     "median": MedianStopping,
     "none": Scheduler,
