@@ -43,7 +43,7 @@ def plan_of(wanted: StudyConfig) -> Plan:
 
 
 def test_sound_services_say_nothing_and_is_left_as_it_was(tmp_path: Path) -> None:
-    wanted = config(tmp_path, optuna_url=f"sqlite:///{tmp_path}/own.db")
+    wanted = config(tmp_path / "new" / "studies", optuna_url=f"sqlite:///{tmp_path}/own.db")
     check_services(wanted, plan_of(wanted), checkpoint_bytes=1000)
     assert list(tmp_path.iterdir()) == []
 

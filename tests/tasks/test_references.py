@@ -5,8 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
-from sentune.tasks.references import References
+from sentune.tasks.references import References, kind_of_references
 
 
 def triplets(rows: int) -> pa.Table:
@@ -18,6 +19,12 @@ def triplets(rows: int) -> pa.Table:
             "negative": ["none"] * rows,
         }
     )
+
+
+def test_a_corpus_that_has_triplets_gives_those() -> None:
+    assert kind_of_references("snli:any.jsonl") is Kind.TRIPLETS
+    assert kind_of_references("builtin:nli") is Kind.TRIPLETS
+    assert kind_of_references("csts:any.csv") is Kind.CONDITIONED_PAIRS
 
 
 def test_a_larger_n_contains_the_smaller_ones() -> None:

@@ -55,6 +55,28 @@ def test_command_line(tmp_path: Path) -> None:
     assert load_method(tmp_path / "run" / "model").settings["dimension"] == 4
 
 
+@pytest.mark.parametrize(("method", "posed"), [("invertible", "sts/"), ("simcse", "rte/")])
+def test_pairs_of_two_kinds_are_read_as_a_job_of_the_method_reads_them(
+    tmp_path: Path, method: str, posed: str
+) -> None:
+    sick = tmp_path / "SICK.txt"
+    names = "sentence_A sentence_B entailment_label entailment_BA relatedness_score".split()
+    rows = [
+        (f"a dog runs {n} times", f"a dog runs {n % 3} times", label, "B_neutral_A", str(1 + n % 5))
+        for n in range(8)
+        for label in ("ENTAILMENT", "NEUTRAL")
+    ]
+    sick.write_text("\n".join("\t".join(row) for row in (names, *rows)))
+    said: list[str] = []
+    run = LocalRun(
+        method=method, dev=(f"sick:{sick}",), settings={"batch_size": "16"}, limit=32,
+        max_examples=32, vectors="builtin:ppmi?width=16",
+    )  # fmt: skip
+    run_locally(run, tmp_path / "run", say=said.append)
+    assert said
+    assert all(posed in line for line in said)
+
+
 def test_a_method_on_word_vectors_is_fitted_and_verified(tmp_path: Path) -> None:
     options = ["--method", "sif", "--limit", "500", "--set", "components=0,1"]
     done = sentune_train(*options, "--out", str(tmp_path / "run"))

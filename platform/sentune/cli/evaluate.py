@@ -132,11 +132,12 @@ def evaluate(
 
 def _references(embedder: Embedder, spec: str | None, counts: list[int]) -> References | None:
     """Return what interpretations are taken against: rows of a corpus, or the model's own."""
-    from sentune.corpora.formats import kinds_of, read
+    from sentune.corpora.formats import read
     from sentune.tasks import References
+    from sentune.tasks.references import kind_of_references
 
     if spec is not None:
-        table = read(spec, kinds_of(spec)[0]).table
+        table = read(spec, kind_of_references(spec)).table
         return References.sample(table, counts or [table.num_rows], seed=0)
     stored = embedder.references
     return None if stored is None else stored.for_tasks()

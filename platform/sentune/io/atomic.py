@@ -6,6 +6,7 @@ its own: here they become a ``StorageError`` that names the place.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -58,16 +59,20 @@ def check_space(path: Path, needed: int) -> None:
 
 
 def check_storage(folder: str, needed: int = 0) -> None:
-    """Check that a folder or URI can be written and has room for ``needed`` bytes.
+    """Check that a folder or URI can be written and has room for ``needed`` bytes; leave nothing.
 
     Raises:
         StorageError: names the folder and the fix.
     """
     probe = f".write-test-{uuid.uuid4().hex}"
     files, root = files_at(folder)
+    new = [path for path in (Path(root), *Path(root).parents) if not path.exists()]
     there = write_document(folder, probe, "")
     if is_local(files):
         Path(root, probe).unlink()
+        with contextlib.suppress(OSError):  # another study may stand there by now
+            for path in new:
+                path.rmdir()
         check_space(Path(root), needed)
     else:
         asked(there, lambda: files.rm_file(f"{root}/{probe}"))

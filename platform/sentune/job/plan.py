@@ -20,7 +20,7 @@ from sentune.job.families.base import JobFamily
 from sentune.job.history import take_history
 from sentune.job.options import StudyOptions
 from sentune.study.planning.capacity import available
-from sentune.study.planning.checks import check_services, tracking_silence
+from sentune.study.planning.checks import check_disk, tracking_silence
 from sentune.study.planning.connect import connected
 from sentune.study.planning.plan import Plan, estimate, make_plan
 from sentune.terminal import plain_table, print_line
@@ -44,7 +44,7 @@ def checked_plan(
             the fix.
     """
     plan = make_plan(job.config, job.space, available())
-    check_services(job.config, plan, checkpoint_bytes=job.checkpoint_bytes())
+    check_disk(job.config, plan, job.checkpoint_bytes())
     tracking = options.tracking or tracking_uri_in(job.config.storage)
     try:
         trouble = tracking_silence(tracking)

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sentune.corpora.batches import drawn_rows
+from sentune.corpora.formats import kinds_of
+from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
 from sentune.readouts.grid import Grid, Grids, Readout, grid_of
 from sentune.readouts.interpretation import ALPHA_1, ALPHA_2, REFERENCES
@@ -29,6 +31,13 @@ SENTENCES = (
     "anchor", "positive", "negative", "premise", "hypothesis", "sentence1", "sentence2", "text",
 )  # fmt: skip
 """Columns of sentences. Not the condition of C-STS, which names what to compare them by."""
+
+
+def kind_of_references(spec: str) -> Kind:
+    """Return the kind that a corpus of references is read as: triplets, as those that GumbelCSE
+    draws from its training set, where it has them; else its own."""
+    kinds = kinds_of(spec)
+    return Kind.TRIPLETS if Kind.TRIPLETS in kinds else kinds[0]
 
 
 class RowSource(Protocol):

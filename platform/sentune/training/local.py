@@ -18,7 +18,6 @@ from torch.multiprocessing.spawn import spawn
 
 from sentune.corpora import Corpus
 from sentune.corpora.batches import Held, SharedSource
-from sentune.corpora.formats import kinds_of
 from sentune.corpora.mixing import Mixture, apart, weight_names
 from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import Kind
@@ -30,7 +29,7 @@ from sentune.methods import CLOSED_FORM, ClosedForm, GradientMethod, find, find_
 from sentune.readouts.grid import Readout, grid_of
 from sentune.readouts.interpretation import REFERENCES
 from sentune.tasks import read_judged
-from sentune.tasks.references import References
+from sentune.tasks.references import References, kind_of_references
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.closed_form import fit_and_sweep
 from sentune.training.closed_form_model import (
@@ -159,7 +158,7 @@ def _trained(run: LocalRun, out: Path) -> _Trial:
     if REFERENCES in kind.readouts:
         (source,) = made.corpora
         if run.references is not None:
-            source = maker.prepared(run.references, kinds_of(run.references)[0])
+            source = maker.prepared(run.references, kind_of_references(run.references))
         counts = [int(count) for count in grid_of(REFERENCES, spec.readouts)]
         references = Held(References.sample(source, counts, run.seed))
     steps = run.validate_every
@@ -199,7 +198,8 @@ def _fitted(run: LocalRun, out: Path) -> _Trial:
 
 def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
     """Return a run's specification, without its training corpus and milestones."""
-    prefer = Kind.SCORED_PAIRS if run.method in CLOSED_FORM else None
+    scored = run.kind.kind in (Kind.OPERATIONS, Kind.ADJACENT_SENTENCES)  # as jobs read them
+    prefer = Kind.SCORED_PAIRS if scored or run.method in CLOSED_FORM else None
     readouts = {readout.name: readout for readout in known}
     return TrialSpec(
         trial="local",

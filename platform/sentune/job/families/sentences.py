@@ -8,7 +8,7 @@ from dataclasses import replace
 from rich.console import Console
 from torch import Tensor
 
-from sentune.corpora.formats import check_opens, kinds_of
+from sentune.corpora.formats import check_opens
 from sentune.encoders import load_tokenizer
 from sentune.encoders.transformer import word_averages
 from sentune.errors import InvalidValue
@@ -22,7 +22,7 @@ from sentune.study.config import StudyConfig
 from sentune.study.space.domains import Choice
 from sentune.study.space.space import SearchSpace
 from sentune.tasks.choose import with_prior
-from sentune.tasks.references import AT_RUNGS, References
+from sentune.tasks.references import AT_RUNGS, References, kind_of_references
 from sentune.training.inputs import InputMaker, Inputs
 
 
@@ -59,13 +59,13 @@ class SentenceFamily(TrainedFamily):
             for pooling in self._poolings():
                 tokenizer.check_pooling(pooling)
         if (named := self.options.references) is not None:
-            check_opens(named, kinds_of(named)[0])
+            check_opens(named, kind_of_references(named))
 
     def read(self, maker: InputMaker) -> Inputs:
         """Read ``--references``, then ``--corpus``; without the former they are of the latter."""
         named, source = self.options.references, None
         if named is not None:
-            source = maker.prepared(named, kinds_of(named)[0])
+            source = maker.prepared(named, kind_of_references(named))
         inputs = super().read(maker)
         if source is not None:
             self.sources["references"] = source
