@@ -7,6 +7,7 @@ they are told to. What is measured is how many examples a search spends until it
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -19,6 +20,7 @@ from optuna.storages import BaseStorage
 from benchmarks.curves import Curves
 from sentune.errors import InvalidValue
 from sentune.launchers.trial_report import Report
+from sentune.records import PART
 from sentune.study.runner.trial_source import Candidate, SearchSource
 from sentune.study.schedulers import Scheduler
 from sentune.study.space.objectives import Objective
@@ -31,18 +33,13 @@ class Told(Enum):
     """What a sampler is told of a trial that ended.
 
     Attributes:
-        OURS: stopped ones are PRUNED with their curve, complete ones have their best milestone's
-            value: what the store tells.
-        LAST: stopped ones are PRUNED with their curve, complete ones have their last value.
-        BEST: all are COMPLETE with their best milestone's value.
+        OURS: stopped ones are PRUNED with their curve: what the store tells.
         RAYS: all are COMPLETE with their last value, as Ray 2.60's OptunaSearch tells them, where
             Tune's controller hands it the result on which a trial was stopped. (That result is no
             intermediate value there, and here it is; TPE reads none of complete trials.)
     """
 
     OURS = "ours"
-    LAST = "last"
-    BEST = "best"
     RAYS = "rays"
 
 
@@ -168,7 +165,7 @@ class _Replay:
     _order: count[int] = field(default_factory=count)
 
     def start(self, candidate: Candidate) -> None:
-        self._go_on(candidate, 0)
+        self._go_on(candidate, bisect_right(self._milestones, candidate.start_at))
 
     def _go_on(self, candidate: Candidate, place: int) -> None:
         """Queues the milestone at a place; milestones that fall together come in order of start."""
@@ -191,7 +188,8 @@ class _Replay:
         examples = self._milestones[place]
         value = self.curves.value(candidate.settings, examples)
         final = examples == self.store.budget
-        metrics = {self.store.first.metric: value}
+        # rungs are judged on a part of dev, so that the end's value is the trial's
+        metrics = {self.store.first.metric: value, **({} if final else {PART: 1.0})}
         report = Report(examples=examples, final=final, metrics=metrics, seconds=self.now)
         stopped = self.store.milestone(candidate.number, report)
         if not (final or stopped):
@@ -199,22 +197,17 @@ class _Replay:
         else:
             self._end(candidate.number, value, stopped)
         if final:
-            self._compare(candidate)
+            self._compare(candidate, value)
 
     def _end(self, number: int, last: float, stopped: str) -> None:
-        if self.told is Told.RAYS or (self.told is Told.LAST and not stopped):
+        if self.told is Told.RAYS:
             self.store.study.tell(number, last)
-        elif self.told is Told.BEST:
-            best = self.store.record(number).metrics[self.store.first.metric]
-            self.store.study.tell(number, best)
         elif stopped:
             self.store.prune(number, stopped)
         else:
             self.store.complete(number)
 
-    def _compare(self, candidate: Candidate) -> None:
-        record = self.store.record(candidate.number)
-        value = record.metrics[self.store.first.metric]
+    def _compare(self, candidate: Candidate, value: float) -> None:
         sign = self.store.first.sign
         if self.incumbents and sign * value <= sign * self.incumbents[-1].value:
             return

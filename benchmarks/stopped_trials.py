@@ -5,48 +5,41 @@
 The space is GaussCSE's grid of Table 3 with temperature, contradiction weight, pooling and warm-up
 beside it, each with a stated loss. A run's curve is ``PowerLaw``: its end, less a gap that closes
 with the root of the examples, less what it falls by over-fitting after a third of the budget; one
-point of noise, half of it lasting. TPE, ASHA with rungs at a ninth and a third of the budget, one
-trial at a time, as many as the examples of 10 full runs pay for. These are all the shapes that were
-tried; "hot" is 0 at temperature 1 and 1 at 0.01.
+point of noise, half of it lasting. TPE, successive halving with rungs at a ninth and a third of the
+budget, one trial at a time, as many as the examples of 10 full runs pay for. These are all the
+shapes that were tried; "hot" is 0 at temperature 1 and 1 at 0.01.
 
-Ways: OURS tells PRUNED and best milestones, LAST PRUNED and last values, BEST COMPLETE for all and
-best milestones, RAYS COMPLETE for all and last values; all four with sentune's sampler, whose 10
-random trials are Optuna's default too. DEFAULT is RAYS with the sampler that OptunaSearch makes
-itself, ``TPESampler(seed=seed)``. Ray's winner is the trial whose last value is best, stopped or
-not (``ResultGrid.get_best_result``); the others' is the best complete one by its best milestone.
+OURS tells PRUNED of stopped trials, RAYS COMPLETE of all with their last values, both with
+sentune's sampler, whose 10 random trials are Optuna's default too. Ray's winner is the trial whose
+last value is best, stopped or not (``ResultGrid.get_best_result``); ours the best complete one.
 
-A configuration's quality is the best milestone of its law, without noise. Shown are means over
-seeds in points below the best quality that there is: of the best complete trial when 3, 6 and 10
-full runs are spent, of what is drawn after the 10 random trials, and of the winner; then the number
-of trials, and the median of full runs spent until a complete trial within two points was the best.
-Below each way its difference to ours, seed by seed: mean, 95 % confidence interval, p of Wilcoxon's
-signed-rank test (not corrected for the number of shapes).
+A configuration's quality is the end of its law, without noise. Shown are means over seeds in points
+below the best quality that there is: of the best complete trial when 3, 6 and 10 full runs are
+spent, of what is drawn after the 10 random trials, and of the winner; then the number of trials,
+and the median of full runs spent until a complete trial within two points was the best. Below is
+the difference, seed by seed: mean, 95 % confidence interval, p of Wilcoxon's signed-rank test (not
+corrected for the number of shapes).
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import fmean, median
 from typing import Any
 
 import numpy as np
-import optuna
-from optuna.samplers import TPESampler
-from optuna.trial import FrozenTrial
 
 from benchmarks.curves import PowerLaw, Shape
-from benchmarks.search_quality import BUDGET, SPACE, final, paired
 from benchmarks.simulate import Outcome, Told, open_simulated, simulate
+from benchmarks.surfaces import BUDGET, SPACE, final, paired
 from sentune.records import TrialRecord
 from sentune.study.runner.trial_source import SearchSource
-from sentune.study.samplers.per_trial import Draw, Sampler
 from sentune.study.samplers.registry import make_sampler
-from sentune.study.samplers.study_adapter import distribution
-from sentune.study.schedulers import make_scheduler
+from sentune.study.schedulers import Halving
 from sentune.study.space.space import Choice, Uniform
 
 WIDE = replace(
@@ -96,26 +89,6 @@ SHAPES: dict[str, dict[str, Shape]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
-    """What is told, and by whom the next settings are drawn."""
-
-    name: str
-    told: Told
-    own_sampler: bool = False
-
-
-OURS = Way(name="OURS", told=Told.OURS)
-RAYS = Way(name="RAYS", told=Told.RAYS)
-WAYS = (
-    OURS,
-    Way(name="LAST", told=Told.LAST),
-    Way(name="BEST", told=Told.BEST),
-    RAYS,
-    Way(name="DEFAULT", told=Told.RAYS, own_sampler=True),
-)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Seen:
     """A search's numbers; losses in points below the best quality."""
 
@@ -126,44 +99,23 @@ class Seen:
     spent_until_near: float
 
 
-class AsItComes:
-    """Optuna's TPE with its defaults, as long-lived as the search."""
-
-    def __init__(self, seed: int) -> None:
-        self._sampler = TPESampler(seed=seed)
-        self._axes = {name: distribution(d) for name, d in WIDE.settings.items()}
-
-    def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
-        """What ``ask`` gives in a study of the same trials."""
-        del number, known
-        study = optuna.create_study(direction="maximize", sampler=self._sampler)
-        study.add_trials(trials)
-        return Draw(point=study.ask(self._axes).params)
-
-
-def search(shape: Mapping[str, Shape], way: Way, seed: int, runs: int) -> Outcome:
+def search(shape: Mapping[str, Shape], told: Told, seed: int, runs: int) -> Outcome:
     """One search."""
-    scheduler = make_scheduler(
-        "asha", first_rung=BUDGET // 9, eta=3, max_examples=BUDGET, mode="max", keep=1
-    )
-    sampler: Sampler = make_sampler("tpe", WIDE, trials=TRIALS, seed=seed)
-    if way.own_sampler:
-        sampler = AsItComes(seed)
+    scheduler = Halving(first_rung=BUDGET // 9, eta=3, max_examples=BUDGET)
+    sampler = make_sampler("tpe", WIDE, trials=TRIALS, seed=seed)
     store = open_simulated(WIDE, scheduler)
     return simulate(
         store,
         SearchSource(store, WIDE, trials=20 * runs, seed=seed, sampler=sampler, first=False),
         PowerLaw(final=wide_final, budget=BUDGET, seed=seed, **shape),
-        told=way.told,
+        told=told,
         until=runs * BUDGET,
     )
 
 
 def quality(shape: Mapping[str, Shape], settings: Mapping[str, Any]) -> float:
-    """The best milestone of a full run, without noise; gaps that differ by chance are left out."""
-    known = {name: value for name, value in shape.items() if name != "unequal"}
-    law = PowerLaw(final=wide_final, budget=BUDGET, **known)
-    return max(law.law(settings, at) for at in (BUDGET // 9, BUDGET // 3, BUDGET))
+    """The end of a full run, without noise."""
+    return PowerLaw(final=wide_final, budget=BUDGET, **shape).law(settings, BUDGET)
 
 
 @cache
@@ -175,9 +127,9 @@ def best_quality(name: str) -> float:
     return max(quality(SHAPES[name], {**rest, "temperature": float(t)}) for t in temperatures)
 
 
-def winner(outcome: Outcome, way: Way) -> Mapping[str, Any]:
+def winner(outcome: Outcome, told: Told) -> Mapping[str, Any]:
     """Settings of the trial that the search names."""
-    if way.told is not Told.RAYS:
+    if told is not Told.RAYS:
         return outcome.incumbents[-1].settings
 
     def last(record: TrialRecord) -> float:
@@ -186,9 +138,9 @@ def winner(outcome: Outcome, way: Way) -> Mapping[str, Any]:
     return max(outcome.store.records(), key=last).settings
 
 
-def seen(name: str, way: Way, seed: int, runs: int) -> Seen:
+def seen(name: str, told: Told, seed: int, runs: int) -> Seen:
     """One search, measured."""
-    outcome = search(SHAPES[name], way, seed, runs)
+    outcome = search(SHAPES[name], told, seed, runs)
 
     def loss(settings: Mapping[str, Any]) -> float:
         return 100 * (best_quality(name) - quality(SHAPES[name], settings))
@@ -199,7 +151,7 @@ def seen(name: str, way: Way, seed: int, runs: int) -> Seen:
     return Seen(
         losses=tuple(loss(found.settings) if found else math.inf for found in held),
         drawn=fmean(loss(record.settings) for record in records[STARTUP:]),
-        winner=loss(winner(outcome, way)),
+        winner=loss(winner(outcome, told)),
         trials=len(records),
         spent_until_near=math.inf if near is None else near / BUDGET,
     )
@@ -214,25 +166,24 @@ def row(found: list[Seen]) -> str:
     return "".join(f"{mean:8.2f}" for mean in means) + f"{trials:8.1f}{spent:8.1f}"
 
 
-def show(name: str, seeds: int, runs: int, ways: tuple[Way, ...] = WAYS) -> None:
+def show(name: str, seeds: int, runs: int) -> None:
     """The table of one shape."""
     thirds = [runs * third // 3 for third in (1, 2, 3)]
     print(f"\n{name} ({seeds} seeds)")
     heads = [*(f"at {n}" for n in thirds), "drawn", "winner", "trials", "near at"]
     print(f"{'':8}" + "".join(f"{head:>8}" for head in heads))
     found = {}
-    for way in ways:
-        found[way.name] = [seen(name, way, seed, runs) for seed in range(seeds)]
-        print(f"{way.name:8}{row(found[way.name])}", flush=True)
-    for way in ways[1:]:
-        pairs = list(zip(found[OURS.name], found[way.name], strict=True))
-        for what, more in (
-            (f"at {runs}", [theirs.losses[-1] - ours.losses[-1] for ours, theirs in pairs]),
-            ("drawn", [theirs.drawn - ours.drawn for ours, theirs in pairs]),
-            ("winner", [theirs.winner - ours.winner for ours, theirs in pairs]),
-            ("near at", [_longer(ours, theirs, runs) for ours, theirs in pairs]),
-        ):
-            print(f"    {way.name} - OURS, {what}: {paired(more)}", flush=True)
+    for told in Told:
+        found[told] = [seen(name, told, seed, runs) for seed in range(seeds)]
+        print(f"{told.name:8}{row(found[told])}", flush=True)
+    pairs = list(zip(found[Told.OURS], found[Told.RAYS], strict=True))
+    for what, more in (
+        (f"at {runs}", [theirs.losses[-1] - ours.losses[-1] for ours, theirs in pairs]),
+        ("drawn", [theirs.drawn - ours.drawn for ours, theirs in pairs]),
+        ("winner", [theirs.winner - ours.winner for ours, theirs in pairs]),
+        ("near at", [_longer(ours, theirs, runs) for ours, theirs in pairs]),
+    ):
+        print(f"    RAYS - OURS, {what}: {paired(more)}", flush=True)
 
 
 def _longer(ours: Seen, theirs: Seen, runs: int) -> float:

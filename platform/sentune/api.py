@@ -207,6 +207,7 @@ def evaluate(
     dev: Mapping[str, Data] | None = None,
     prior: str = "",
     batch_size: int = 64,
+    folds: int = 10,
 ) -> pd.DataFrame:
     """Measure a model on tasks.
 
@@ -219,6 +220,7 @@ def evaluate(
         prior: of the classes of ambiguous-rte, to which ``dev`` is weighted: ``both=0.3`` or
             ``balanced``.
         batch_size: sentences encoded together.
+        folds: of transfer tasks; SentEval has 10.
 
     Returns:
         A row for each task and metric, with its ``value`` (fractions, not per cent). What the
@@ -240,7 +242,7 @@ def evaluate(
             corpora = with_prior(corpora, prior)
         tuning = make_tasks(list(zip(names, corpora, strict=True)), references=stored)
         readouts |= embedder.evaluate(tuning, batch_size=batch_size).readouts
-    chosen = make_tasks(_corpora(tasks), references=stored)
+    chosen = make_tasks(_corpora(tasks), references=stored, folds=folds)
     result = embedder.evaluate(chosen, readouts, batch_size=batch_size)
     rows = [
         {"metric": name, "value": value, "reason": ""} for name, value in result.metrics.items()

@@ -61,6 +61,18 @@ def test_scores_are_taken_evenly():
     assert set(deciles) <= {19, 20, 21, 22}, "an even share, and the first of each stratum"
 
 
+def test_rows_of_a_transfer_task_keep_shares_of_splits_and_labels():
+    splits, labels = ["train"] * 800 + ["test"] * 200, ["a", "b", "b", "b"] * 250
+    part = stratified_part(corpus(Kind.CLASSIFIED, split=splits, label=labels), 100).table
+    found = Counter(zip(part["split"].to_pylist(), part["label"].to_pylist(), strict=True))
+    assert abs(found["train", "b"] - 60) <= 1
+    assert abs(found["test", "a"] - 5) <= 1
+    related = corpus(Kind.RELATED, split=splits, score=[i % 5 for i in range(1000)])
+    assert Counter(stratified_part(related, 100).table["split"].to_pylist())["test"] in range(
+        15, 26
+    )
+
+
 @pytest.mark.parametrize("odd", [0.0, 5.0])
 def test_the_only_row_of_another_score_or_label_is_in_the_part(odd: float):
     scores = [2.5] * 999 + [odd]

@@ -107,7 +107,7 @@ def test_a_sif_study_leaves_a_model_whose_figures_are_the_summarys(
     assert summary["test"]["sts/pearson"] == pytest.approx(
         pearsonr(similar, pairs["score"]).statistic, abs=1e-6
     )
-    assert (swept / "sif" / "exhibits" / "sts" / "curve_components.png").stat().st_size > 5_000
+    assert (swept / "sif" / "artifacts" / "sts" / "curve_components.png").stat().st_size > 5_000
 
 
 def test_searching_a_readout_finds_what_the_sweep_finds_for_six_times_the_trials(
@@ -124,7 +124,7 @@ def test_searching_a_readout_finds_what_the_sweep_finds_for_six_times_the_trials
     assert counts == {"sif": 1, "drawn": 6}
     trials = read_summary(str(swept / "drawn"))["trials"]
     every = {t["settings"]["components"]: t["metrics"]["sts/pearson"] for t in trials}
-    table = json.loads((swept / "sif" / "exhibits" / "sts" / "sweep.json").read_text())
+    table = json.loads((swept / "sif" / "artifacts" / "sts" / "sweep.json").read_text())
     for value, components in zip(table["values"], table["axes"]["components"], strict=True):
         assert every[components] == pytest.approx(value, abs=1e-12)
 

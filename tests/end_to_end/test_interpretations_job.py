@@ -64,9 +64,9 @@ def test_the_sweep_is_reported_drawn_and_sent_to_the_trials_run(study) -> None:
     assert readouts["alpha_1"] in (0.2, 0.3, 0.4)
     assert readouts["references"] in (10, 30)
     assert readouts["intersection"] in ("gumbel", "hard")
-    table = json.loads((folder / "exhibits" / "ambiguous-rte" / "sweep.json").read_text())
+    table = json.loads((folder / "artifacts" / "ambiguous-rte" / "sweep.json").read_text())
     assert table["best"]["value"] == trial["metrics"]["ambiguous-rte/prior_macro_f1"]
-    assert (folder / "exhibits" / "ambiguous-rte" / "heat.png").stat().st_size > 5_000
+    assert (folder / "artifacts" / "ambiguous-rte" / "heat.png").stat().st_size > 5_000
     sent = list((folder.parent / "mlartifacts").rglob("readouts/ambiguous-rte/heat.png"))
     assert len(sent) == 1
 

@@ -182,6 +182,8 @@ def test_another_database_and_learning_rate_under_the_same_name_are_refused_or_f
         ("tune_gauss", "direction/accuracy", ("--set=dimension=32",)),
         ("tune_simcse", "rte/auc", ()),
         ("tune_simcse_unsupervised", "rte/auc", ()),
+        ("tune_sbert_softmax", "rte/auc", ()),
+        ("tune_infersent", "rte/auc", ("--set=hidden_size=16",)),
     ],
 )
 def test_the_other_methods_run_to_a_model(name, metric, options, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sentune.job.artifacts import write_artifacts
+from sentune.job.artifacts import artifacts_folder, write_artifacts
 from tests.report.studies import finished
 
 SWEEP: dict[str, Any] = {
@@ -31,3 +31,9 @@ def test_tables_figures_and_their_page_stand_in_one_folder(tmp_path: Path) -> No
     assert json.loads((tmp_path / "sts" / "sweep.json").read_text()) == SWEEP
     write_artifacts(finished(), {}, tmp_path)  # a later start has no tables: the curve stays drawn
     assert (tmp_path / "precision_recall.png").exists()
+
+
+def test_a_study_that_has_exhibits_keeps_them(tmp_path: Path) -> None:
+    assert artifacts_folder(str(tmp_path), "new") == tmp_path / "new" / "artifacts"
+    (tmp_path / "old" / "exhibits").mkdir(parents=True)
+    assert artifacts_folder(str(tmp_path), "old") == tmp_path / "old" / "exhibits"

@@ -139,7 +139,7 @@ def test_lists_and_ranges_may_leave_the_search_too() -> None:
     [
         ("tune_gumbel.py", "dimension=0", "greater than or equal to 1"),
         ("tune_gumbel.py", "dimension=many", "valid integer"),
-        ("tune_gumbel.py", "pooling=max", "'cls' or 'mean'"),
+        ("tune_gumbel.py", "pooling=last", "'cls', 'mean' or 'max'"),
         ("tune_gumbel.py", "reverse_weight=inf", "finite"),
         ("tune_gumbel.py", "temperature=0", "greater than 0"),
         ("tune_gumbel.py", "reverse_weight=0..4", "logarithmic"),

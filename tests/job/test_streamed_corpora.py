@@ -27,6 +27,8 @@ TRAINED = {
     "tune_simcse": "builtin:nli?size=120",
     "tune_simcse_pairs": "builtin:operations?size=120",
     "tune_simcse_unsupervised": "builtin:nli?size=120",
+    "tune_sbert_softmax": "builtin:nli?size=120",
+    "tune_infersent": "builtin:nli?size=120",
     "tune_intersent": "builtin:operations?size=120",
     "tune_invertible": "builtin:stories?size=120",
 }

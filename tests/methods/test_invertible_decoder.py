@@ -149,3 +149,18 @@ def test_the_update_is_its_formula_and_ends_orthonormal(sentence: int, word: int
     assert made.deviation() < 1e-9 < before
     found = torch.linalg.svdvals(made.projection.weight.detach())
     torch.testing.assert_close(found, torch.ones_like(found))
+
+
+@pytest.mark.parametrize(("sentence", "word"), [(9, 4), (4, 9)])
+def test_the_spectrum_is_of_the_smaller_product_and_flat_from_an_orthonormal_start(
+    sentence: int, word: int
+) -> None:
+    made = decoder(sentence, word, 0)
+    weight = made.projection.weight.detach()
+    side = weight if sentence >= word else weight.T
+    by_product = torch.linalg.eigvalsh(side @ side.T).flip(0)
+    torch.testing.assert_close(made.spectrum(), by_product)
+    off = torch.linalg.matrix_norm(side @ side.T - torch.eye(4).double())
+    assert made.deviation() == pytest.approx(float(off))
+    flat = InvertibleDecoder(sentence, word, orthogonal=True)
+    torch.testing.assert_close(flat.spectrum(), torch.ones(4).double(), rtol=0, atol=1e-5)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sentune.corpora.schema import SCHEMAS
+from sentune.corpora.schema import SCHEMAS, Kind
 from sentune.encoders import load, prepare
 from sentune.errors import InvalidValue
 from sentune.methods import REGISTRY, SentenceMethod, find
@@ -184,9 +184,10 @@ def test_registry(name: str, encoder: nn.Module) -> None:
     kind = find(name)
     method = kind(encoder, kind.settings_type())  # type: ignore[arg-type]
     assert kind.name == name
-    assert set(kind.roles.values()) <= set(SCHEMAS[kind.kind].names)
-    assert method.geometry.symmetric == name.startswith("simcse")
-    assert method.settings.temperature == 0.05, "of all three papers"
+    assert set(kind.columns()) <= set(SCHEMAS[kind.kind].names)
+    assert method.geometry.symmetric == (name not in ("gauss", "gumbel"))
+    if kind.kind is not Kind.LABELLED_PAIRS:
+        assert method.settings.temperature == 0.05, "of all three papers"
 
 
 def test_unknown_method() -> None:

@@ -42,5 +42,6 @@ def test_a_file_is_all_that_a_method_takes(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    sentences = ["fresh", "gauss", "gumbel", "simcse", "simcse-pairs", "simcse-unsupervised"]
+    sentences = ["fresh", "gauss", "gumbel", "infersent", "sbert-softmax"]
+    sentences += ["simcse", "simcse-pairs", "simcse-unsupervised"]
     assert done.stdout.strip() == f"{sentences} {['intersent', 'invertible']} {['laes', 'sif']}"

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from sentune import Embedder, evaluate
+from sentune.corpora.formats import read
+from sentune.corpora.schema import Kind
+from sentune.corpora.stratified import stratified_part
 from sentune.errors import SentuneError
 from sentune.papers.figures import Line, make_plot, write_plot
 from sentune.papers.make import TableMaker
@@ -97,6 +101,37 @@ def test_the_lines_of_a_figure_are_the_sweeps_of_its_studies(tmp_path: Path) -> 
     assert max(line.y) == pytest.approx(100 * reached.loc["sts/pearson", "value"])
 
 
+@pytest.mark.cluster
+def test_a_spectrum_is_of_the_model_s_projection(tmp_path: Path) -> None:
+    stories = tmp_path / "books.txt"
+    stories.write_text("\n".join(f"w{i % 40} w{i % 7} ." for i in range(400)))
+    files = write_files(tmp_path)
+    fields = [line.split("\t") for line in (files / "dev.csv").read_text().splitlines()]
+    scored = tmp_path / "STS2014-gold"
+    scored.mkdir()
+    (scored / "STS.input.made.txt").write_text("\n".join("\t".join(row[5:]) for row in fields))
+    (scored / "STS.gs.made.txt").write_text("\n".join(row[4] for row in fields))
+    data = DataFolder(None, {"BookCorpus": f"books:{stories}", "STS14": f"sts:{scored}"})
+    asked = StudyChoices(
+        data=data,
+        quick=True,
+        models={"vectors": f"glove:{files}/vectors.txt"},
+        options={"storage": str(tmp_path / "studies")},
+    )
+    paper, plot = (
+        find_published("invertible-decoders/spectrum")[0],
+        plot_of("invertible-decoders/spectrum"),
+    )
+    with_it, without = (line.settings["constraint"] for line in plot.lines)
+    assert (with_it, without) == ((True,), (False,))
+    plot = plot.model_copy(update={"lines": plot.lines[:1]})
+    (line,), (_, said) = make_plot(paper, plot, asked, lambda told: None)
+    study = said.partition(":")[0].removeprefix("Study ")
+    model = Embedder.load(tmp_path / "studies" / study / "model")
+    weight = model.method.get_parameter("decoder.projection.weight").detach().double()
+    assert list(line.y) == pytest.approx(torch.linalg.svdvals(weight).square().tolist())
+
+
 def test_rows_may_be_encoders_and_columns_means(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,3 +170,37 @@ def test_rows_may_be_encoders_and_columns_means(
     ]  # fmt: skip
     assert "Published only, not made here: known." in differences(made)
     assert report("laes/table-9", made).state == "with gaps"
+
+
+def test_a_quick_transfer_column_is_a_stratified_part_with_two_folds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    files = write_files(tmp_path)
+    for name, words in (("pos", range(20)), ("neg", range(15, 40))):
+        lines = [f"w{word} w{(word + step) % 40}" for word in words for step in range(16)]
+        (tmp_path / f"rt-polarity.{name}").write_text("\n".join(lines))
+    spec, vectors = f"senteval:{tmp_path}?task=mr", f"glove:{files}/vectors.txt"
+    table = Published(
+        name="Table 9",
+        caption="",
+        trained="books",
+        columns=(PublishedColumn(header=("MR",), data="MR", metric="mr/accuracy"),),
+        rows=(PublishedRow(header=("BOREP",), model="random:borep", figures=(math.nan,)),),
+    )
+    paper = find_published("invertible-decoders/table-5")[0]
+    quick = paper.trained["books"].quick
+    asked = StudyChoices(
+        data=DataFolder(None, {"MR": spec}), quick=True, models={"vectors": vectors}, options={}
+    )
+    (cell,) = TableMaker(choices=asked, say=lambda said: None).make(paper, table).cells
+    model = Embedder.load(f"random:borep?vectors={vectors}&size={quick.width}")
+    corpus = read(spec, Kind.CLASSIFIED)
+    assert quick.transfer is not None
+    assert quick.transfer < corpus.table.num_rows
+    part = stratified_part(corpus, quick.transfer).table
+    found = evaluate(model, {"mr": part}, folds=quick.folds)
+    assert cell.ours == pytest.approx(100 * found.loc["mr/accuracy", "value"])
+    assert cell.ours != pytest.approx(
+        100 * evaluate(model, {"mr": spec}).loc["mr/accuracy", "value"]
+    )

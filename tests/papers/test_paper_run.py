@@ -55,3 +55,41 @@ def test_cells_are_what_the_models_of_the_studies_reach(tmp_path: Path) -> None:
 
     again = TableMaker(choices=choices, say=said.append).make(paper, small)
     assert again.cells == made.cells
+
+
+def test_rows_of_word_vectors_read_the_files_of_their_makers(tmp_path: Path) -> None:
+    files = write_files(tmp_path)
+    for name in ("train", "dev", "test"):
+        (files / f"{name}.csv").rename(files / f"sts-{name}.csv")
+    lines = (files / "vectors.txt").read_text().splitlines()
+    (files / "crawl-300d-2M.vec").write_text("\n".join(["40 12", *(f"{x} " for x in lines)]) + "\n")
+    (files / "paragram_300_sl999.txt").write_text("\n".join(lines) + "\n")
+    paper, table = find_published("laes/word-vectors")
+    kept = ("fastText, average", "PSL, average", "PSL, average+WR", "ParaNMT, SIF")
+    small = table.model_copy(
+        update={
+            "rows": tuple(
+                row.model_copy(update={"figures": row.figures[5:6]})
+                for row in table.rows
+                if row.name in kept
+            ),
+            "columns": table.columns[5:6],
+        }
+    )
+    choices = StudyChoices(
+        data=DataFolder(files, {}),
+        quick=True,
+        models={},
+        options={"storage": str(tmp_path / "studies")},
+    )
+    made = TableMaker(choices=choices, say=lambda said: None).make(paper, small)
+    fasttext, psl, without, missing = made.cells
+    assert fasttext.ours == pytest.approx(psl.ours), "the same vectors in both formats"
+    assert without.ours is not None
+    assert psl.ours is not None
+    assert abs(without.ours - psl.ours) > 1, "the vectors have a common direction"
+    assert missing.ours is None
+    assert missing.reason == "ParaNMT vectors is not there"
+    assert [study.options["vectors"][0].partition(":")[0] for study in made.studies] == [
+        "fasttext", "glove", "glove",
+    ]  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 
 from sentune.errors import InvalidValue
 from sentune.papers.make import MadeCell, MadeTable
-from sentune.papers.page import comparison_table, differences, report, to_csv
+from sentune.papers.page import comparison_table, differences, report, rows_by_state, to_csv
 from sentune.papers.table import (
     DataFolder,
     StudyChoices,
@@ -63,10 +63,13 @@ def test_data_sets_are_found_by_the_names_of_their_publishers(folder: Path) -> N
         DataFolder(folder, {"SNLI tset": "snli:mine.jsonl"})
 
 
-def test_only_whole_corpora_are_cut() -> None:
+def test_corpora_without_an_end_are_cut() -> None:
     assert cut("snli:a.jsonl", 5) == "snli:a.jsonl?rows=0:5"
     assert cut("snli:a.jsonl?votes=2", 5) == "snli:a.jsonl?votes=2&rows=0:5"
     assert cut("snli:a.jsonl?rows=5:9", 5) == "snli:a.jsonl?rows=5:9"
+    assert cut("snli:a.jsonl?rows=5:", 5) == "snli:a.jsonl?rows=5:10"
+    assert cut("snli:a.jsonl?rows=5:&votes=2", 5) == "snli:a.jsonl?rows=5:10&votes=2"
+    assert cut("quora:a.tsv?size=50", 5) == "quora:a.tsv?size=50"
     assert cut("snli:a.jsonl", None) == "snli:a.jsonl"
 
 
@@ -97,15 +100,32 @@ def test_studies_are_shared_by_content_alone(folder: Path) -> None:
 
 
 def test_a_setting_that_another_one_excludes_is_left_out(tmp_path: Path) -> None:
-    for name in ("books.txt", "STS2012"):
+    for name in ("books.txt", "STS2014"):
         (tmp_path / name).touch()
     paper, table = find_published("invertible-decoders/table-3")
     linear, coupling = (
         study_of(row, paper.trained["books"], choices(tmp_path)).options["set"]
         for row in table.rows
+        if row.method == "invertible"
     )
     assert "coupling_layers" not in linear
     assert coupling["coupling_layers"] == 4
+
+
+def test_a_row_may_have_word_vectors_of_its_own(tmp_path: Path) -> None:
+    for name in ("sts-train.csv", "sts-dev.csv", "paragram_300_sl999.txt"):
+        (tmp_path / name).touch()
+    paper, table = find_published("laes/word-vectors")
+    rows = {row.name: row for row in table.rows}
+    trained, asked = paper.trained["stsb"], choices(tmp_path, vectors="glove:theirs.txt")
+    study = study_of(rows["PSL, average+WR"], trained, asked)
+    assert study.options["vectors"] == (f"glove:{tmp_path}/paragram_300_sl999.txt",)
+    assert study.options["set"] == {"variant": "average", "components": 1}
+    with pytest.raises(Unavailable, match="fastText vectors"):
+        study_of(rows["fastText, SIF"], trained, asked)
+    missing = missing_data(table, paper, DataFolder(tmp_path, {}))
+    assert "fasttext.cc" in missing["fastText vectors"]
+    assert "PSL vectors" not in missing
 
 
 def test_a_table_over_two_settings_is_one_study(folder: Path) -> None:
@@ -158,3 +178,11 @@ def test_ours_stands_under_the_paper_s_with_what_differs(folder: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv(made))))
     assert [row["ours"] for row in rows] == ["91.24", "", "70.00"]
     assert [row["paper"] for row in rows] == ["98.1", "92.41", ""]
+
+
+def test_the_docs_say_of_each_row_whether_it_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs/papers.md").read_text(encoding="utf-8")
+    assert rows_by_state() in page, "put the output of `sentune paper rows` into docs/papers.md"
+    assert "| `sentune paper run laes/figure-2` | SIF; LAES-RES |  |" in rows_by_state()
+    (line,) = [text for text in rows_by_state().splitlines() if "gumbelcse/table-2`" in text]
+    assert line.split("|")[2:4] == [" GumbelCSE; GaussCSE; LENGTH ", "  "]

@@ -198,7 +198,7 @@ def test_two_hundred_trials_stay_small() -> None:
     assert len(text.encode()) < 1_500_000
 
 
-def test_exhibits_become_pictures(tmp_path: Path) -> None:
+def test_artifacts_become_pictures(tmp_path: Path) -> None:
     grid = [0.2, 0.3, 0.4]
     values: list[list[float | None]] = [[0.5, 0.6, 0.7], [None, 0.8, 0.7], [None, None, 0.6]]
     best = {"value": 0.8, "alpha_1": 0.3, "alpha_2": 0.3, "references": 40}

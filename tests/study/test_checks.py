@@ -83,7 +83,8 @@ def test_a_disk_that_cannot_hold_the_checkpoints(
 ) -> None:
     wanted = config(tmp_path, keep=4, finalists=2, seeds=3, trials=9)
     plan, each = plan_of(wanted), 1000
-    most = bytes_bound(each, concurrent=4, keep=4, finals=6)
+    # two rungs, at each of which the best third, three, may go on, and one where one fails
+    most = bytes_bound(each, concurrent=4, keep=4, finals=6, waiting=2 * (3 + 1))
     free = most - 10
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**9, 0, free))
     with pytest.raises(PlanError) as refused:

@@ -61,7 +61,7 @@ def collect(storage: Path) -> int:
 
 
 def test_the_best_trials_keep_their_best_and_the_others_nothing(tmp_path: Path):
-    told = {"options": {"keep": 2, "scheduler": "asha"}}
+    told = {"options": {"keep": 2, "scheduler": "hyperband"}}
     folder = make_study(tmp_path, told=told)
     for run in ("0000", "0001", "0002", "0004", "0006", "0099"):
         checkpoints(folder, run)
@@ -119,7 +119,7 @@ def test_a_damaged_note_of_the_published_run_is_named(tmp_path: Path):
         collect(tmp_path)
 
 
-@pytest.mark.parametrize("options", [{"scheduler": "unknown"}, {"population": 4}])
+@pytest.mark.parametrize("options", [{"scheduler": "unknown"}, {"population": 4}, {}])
 def test_where_trials_go_on_from_others_all_of_them_stay(tmp_path: Path, options: dict[str, Any]):
     trials = (trial_of(0.1), trial_of(0.2, state=TrialState.PRUNED, examples=100), *TRIALS)
     told: dict[str, Any] = {"options": {"keep": 1, "scheduler": "asha", **options}}

@@ -241,7 +241,7 @@ def test_a_compacted_journal_holds_the_same_in_fewer_bytes(
     path: str, journal: StudyJournal
 ) -> None:
     journal.create_new_study([StudyDirection.MINIMIZE], "s/finalists")
-    journal.set_study_user_attr(0, "world", {"a": [1]})
+    journal.set_study_user_attr(0, "attribute", {"a": [1]})
     for number in range(20):
         for study in (0, 1):
             template = create_trial(
@@ -258,7 +258,7 @@ def test_a_compacted_journal_holds_the_same_in_fewer_bytes(
     assert not list(Path(path).parent.glob("*.partial"))
     for storage in (journal, looking, StudyJournal(path)):
         assert [storage.get_all_trials(study) for study in (0, 1)] == before, "ids too"
-        assert storage.get_study_user_attrs(0) == {"world": {"a": [1]}}
+        assert storage.get_study_user_attrs(0) == {"attribute": {"a": [1]}}
         assert storage.get_study_directions(1) == [StudyDirection.MINIMIZE]
     assert plainly(path) == plain
     end_one(journal)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sentune.errors import InvalidValue
 from sentune.study import SCHEDULERS
 from sentune.study.schedulers import (
-    Halving,
+    Asha,
     Hyperband,
     MedianStopping,
     Scheduler,
@@ -28,7 +28,7 @@ curves_of = st.lists(
 
 @pytest.mark.parametrize(
     ("name", "made"),
-    [("asha", Halving), ("hyperband", Hyperband), ("median", MedianStopping), ("none", Scheduler)],
+    [("asha", Asha), ("hyperband", Hyperband), ("median", MedianStopping), ("none", Scheduler)],
 )
 def test_schedulers_come_by_name(name, made):
     scheduler = make_scheduler(name, **NUMBERS)
@@ -69,14 +69,40 @@ def test_a_verdict_stands_whatever_comes_later(name, mode, curves, data):
 
 @given(st.sampled_from(["asha", "hyperband", "median"]), curves_of, st.data())
 def test_less_is_better_where_the_mode_says_so(name, curves, data):
-    """``keep`` is 1, so the first is never stopped; mirrored curves get mirrored verdicts."""
+    """``keep`` is 1, so only promotion stops the first; mirrored curves get mirrored verdicts."""
     most, least = (make_scheduler(name, **{**NUMBERS, "mode": mode}) for mode in ("max", "min"))
     mirrored = {number: {e: -v for e, v in c.items()} for number, c in curves.items()}
     trial = data.draw(st.sampled_from(sorted(curves)))
     for examples in most.rungs:
         one, other = most.verdict(curves, trial, examples), least.verdict(mirrored, trial, examples)
         assert bool(one) is bool(other)
-        assert not (trial == 0 and one)
+        assert name == "asha" or not (trial == 0 and one)
+
+
+@given(curves_of, st.sampled_from(["max", "min"]), st.integers(1, 3))
+def test_asha_promotes_the_best_third_of_a_rung_and_needs_no_others_checkpoint(curves, mode, keep):
+    asha = Asha(first_rung=100, eta=3, max_examples=900, mode=mode, keep=keep)
+    at_rung = {n: {100: curve[100]} for n, curve in curves.items()}
+    stopped = dict.fromkeys(at_rung, 100)
+    best = sorted(at_rung, key=lambda n: (-asha.sign * at_rung[n][100], n))
+    given_out: list[int] = []
+    while (number := asha.promoted(at_rung, stopped)) is not None:
+        assert number in asha.waiting(at_rung, stopped, len(curves))
+        given_out.append(number)
+        del stopped[number]
+    assert given_out == best[: len(curves) // 3]
+    last = asha.promoted(at_rung, stopped, complete=0)
+    assert last == (best[len(given_out)] if len(given_out) < min(keep, len(best)) else None)
+    assert asha.promoted(at_rung, stopped, complete=keep) is None
+
+
+def test_a_rung_of_asha_lets_none_pass_before_it_can_compare():
+    asha = make_scheduler("asha", **NUMBERS)
+    curves = {0: {100: 0.5}, 1: {100: 0.4}, 2: {100: 0.9}}
+    assert asha.verdict(curves, 0, 100) == "0.5 at 100 examples; the best 0 of 1 go on"
+    assert asha.verdict(curves, 2, 100) == ""
+    said = asha.verdict({**curves, 2: {100: 0.3}}, 2, 100)
+    assert said == "0.3 at 100 examples; the best 1 of 3 go on, from 0.5"
 
 
 def test_a_round_of_hyperband_has_the_brackets_of_the_algorithm():

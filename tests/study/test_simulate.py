@@ -10,28 +10,15 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState as Stored
 
 from benchmarks.curves import PowerLaw, Recorded
-from benchmarks.search_quality import (
-    BEST,
-    BUDGET,
-    GRID,
-    SEARCHES,
-    SPACE,
-    TABLE_3,
-    final,
-    reached,
-    run,
-)
+from benchmarks.search_quality import OURS, RANDOM, reached, run
 from benchmarks.simulate import Outcome, Told, open_simulated, simulate
-from benchmarks.stopped_trials import OURS as OUR_WAY
-from benchmarks.stopped_trials import RAYS as RAYS_WAY
 from benchmarks.stopped_trials import SHAPES, WIDE, best_quality, quality, seen, wide_final
+from benchmarks.surfaces import BEST, BUDGET, GRID, SPACE, TABLE_3, final
 from sentune.errors import InvalidValue
 from sentune.records import TrialRecord, TrialState
 from sentune.study.runner.trial_source import SearchSource
 from sentune.study.schedulers import make_scheduler
 from tests.third_party_internals import study_of
-
-OURS, RANDOM = SEARCHES[0], SEARCHES[4]
 
 
 def replay(curves, *, scheduler: str = "asha", trials: int = 15, **options) -> Outcome:
@@ -52,9 +39,10 @@ SYNTHETIC = PowerLaw(final=final, budget=900, seed=5)
 def test_examples_are_those_of_the_curves_and_every_trial_ends(workers: int):
     outcome = replay(SYNTHETIC, workers=workers)
     records = outcome.store.records()
-    assert len(records) == 15
+    assert sum(not r.begun_at for r in records) == 15
+    assert sum(r.begun_at > 0 for r in records) > 0
     assert {r.state for r in records} == {TrialState.COMPLETE, TrialState.PRUNED}
-    assert outcome.examples == sum(r.examples for r in records)
+    assert outcome.examples == sum(r.examples - r.begun_at for r in records)
     complete = [r for r in records if r.state is TrialState.COMPLETE]
     best = max(complete, key=lambda r: r.metrics[SPACE.objective])
     assert outcome.incumbents[-1].number == best.id
@@ -138,19 +126,17 @@ def stored(outcome: Outcome) -> list[tuple[Stored, float | None, list[float]]]:
 
 def test_a_sampler_is_told_of_stopped_and_complete_trials_as_is_stated():
     """Points are drawn at random here, so that the curves are the same whatever is told."""
-    ours, last, best, rays = (stored(replay(SINKING, told=told)) for told in Told)
+    ours, rays = (stored(replay(SINKING, scheduler="hyperband", told=told)) for told in Told)
     curves = [curve for _, _, curve in ours]
-    for others in (last, best, rays):
-        assert curves == [curve for _, _, curve in others]
-    ends = [len(curve) == 3 for curve in curves]
+    assert curves == [curve for _, _, curve in rays]
+    ends = [900 in r.curve for r in replay(SINKING, scheduler="hyperband").store.records()]
     assert 1 < sum(ends) < 14
     complete, pruned = Stored.COMPLETE, Stored.PRUNED
-    states = [complete if end else pruned for end in ends]
-    assert [s for s, _, _ in ours] == [s for s, _, _ in last] == states
-    assert [s for s, _, _ in best] == [s for s, _, _ in rays] == [complete] * 15
-    assert [v for _, v, _ in ours] == [max(c) if len(c) == 3 else None for c in curves]
-    assert [v for _, v, _ in last] == [c[-1] if len(c) == 3 else None for c in curves]
-    assert [v for _, v, _ in best] == [max(c) for c in curves]
+    assert [s for s, _, _ in ours] == [complete if end else pruned for end in ends]
+    assert [s for s, _, _ in rays] == [complete] * 15
+    pairs = list(zip(ours, ends, strict=True))
+    assert all(value == curve[-1] for (_, value, curve), end in pairs if end)
+    assert all(value is None for (_, value, _), end in pairs if not end)
     assert [v for _, v, _ in rays] == [c[-1] for c in curves]
 
 
@@ -158,7 +144,7 @@ def test_rays_searcher_tells_its_sampler_what_is_taken_for_it():
     """The class alone, called as Tune's controller calls it: a last result ends the trial."""
     from ray.tune.search.optuna import OptunaSearch
 
-    emulated = stored(replay(SINKING, told=Told.RAYS))
+    emulated = stored(replay(SINKING, scheduler="hyperband", told=Told.RAYS))
     searcher = OptunaSearch(
         space={"x": FloatDistribution(0, 1)}, metric="value", mode="max", seed=0
     )
@@ -176,7 +162,7 @@ def test_rays_searcher_tells_its_sampler_what_is_taken_for_it():
 def test_tpe_with_asha_finds_the_best_cell_of_table_3_in_a_quarter_of_its_grid():
     """A light version of benchmarks/search_quality.py, which has fifty seeds."""
     seeds = range(7)
-    found = {s.name: [reached(run(s, seed), 0.0) for seed in seeds] for s in (OURS, RANDOM)}
+    found = {s.name: [reached(run(s, seed)) for seed in seeds] for s in (OURS, RANDOM)}
     assert median(found[OURS.name]) <= 0.25
     assert median(found[OURS.name]) < median(found[RANDOM.name])
     assert GRID == 15 * BUDGET
@@ -184,7 +170,7 @@ def test_tpe_with_asha_finds_the_best_cell_of_table_3_in_a_quarter_of_its_grid()
 
 def more_lost(name: str, seeds: int) -> tuple[list[float], list[float]]:
     """Points that Ray's way loses more than ours, by seed: by what is drawn, by the winner."""
-    ours, rays = ([seen(name, way, s, 10) for s in range(seeds)] for way in (OUR_WAY, RAYS_WAY))
+    ours, rays = ([seen(name, told, s, 10) for s in range(seeds)] for told in Told)
     pairs = list(zip(ours, rays, strict=True))
     return [r.drawn - o.drawn for o, r in pairs], [r.winner - o.winner for o, r in pairs]
 

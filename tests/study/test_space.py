@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.search_quality import TABLE_3
+from benchmarks.surfaces import TABLE_3
 from search_spaces import gauss, gumbel, intersent, invertible, laes, sif, simcse
 from sentune.errors import InvalidValue
 from sentune.study.space.domains import Choice, Integer, Uniform, dimension_from_dict

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import ray
 import toys
-from toys import HALVING, OBJECTIVE, SPACE, open_store, play
+from toys import ASHA, HALVING, OBJECTIVE, SPACE, open_store, play
 
 from sentune.errors import StudyConflict
 from sentune.records import TrialState
@@ -155,7 +155,7 @@ def test_the_tables_of_every_run_stay(tmp_path: Path):
 def test_under_tune_a_study_has_the_table_that_it_has_without(tmp_path: Path):
     """The same runner, driven by a loop of twenty lines and by Tune."""
     (tmp_path / "plain").mkdir()
-    store = open_store(tmp_path / "plain")
+    store = open_store(tmp_path / "plain", scheduler=ASHA)
     play(store, tmp_path / "plain")
     expected = [
         (r.id, r.state, r.reason, r.settings, r.readouts, r.metrics, r.examples, r.curve)

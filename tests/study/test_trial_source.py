@@ -9,10 +9,13 @@ import pytest
 from optuna.trial import TrialState
 
 from benchmarks.simulate import open_simulated
-from sentune.records import TrialRecord
+from sentune.launchers.trial_report import Report
+from sentune.records import PART, TrialRecord
 from sentune.records import TrialState as State
-from sentune.study.runner.trial_source import FinalsSource, SearchSource
-from sentune.study.schedulers import Scheduler
+from sentune.study.runner.trial_source import Candidate, FinalsSource, SearchSource
+from sentune.study.samplers.per_trial import PerTrial
+from sentune.study.samplers.registry import make_sampler
+from sentune.study.schedulers import Scheduler, make_scheduler
 from sentune.study.space.domains import Choice, Uniform
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import MICRO_BATCH
@@ -63,6 +66,81 @@ def test_an_orphan_goes_on_under_its_number_with_what_it_ran(storage):
     assert third is not None
     assert (third.number, third.settings["width"]) == (2, 8)
     assert again.next(3) is None, "planned were three"
+
+
+class Search:
+    """A search of trials with rungs at 100 of 200 examples, half of which go on."""
+
+    def __init__(self, storage: optuna.storages.BaseStorage, trials: int) -> None:
+        rungs = make_scheduler("asha", first_rung=100, eta=2, max_examples=200, keep=1)
+        self.store = open_simulated(SPACE, rungs, storage=storage)
+        self.source = SearchSource(self.store, SPACE, trials=trials, seed=3)
+
+    def next(self) -> Candidate:
+        run = self.source.next(0)
+        assert run is not None
+        return run
+
+    def report(self, run: Candidate, value: float) -> None:
+        """Let a run reach its next milestone and end there."""
+        examples = run.start_at + 100
+        metrics = {"toy/score": value, **({PART: 1.0} if examples == 100 else {})}
+        report = Report(examples=examples, final=examples == 200, metrics=metrics)
+        stopped = self.store.milestone(run.number, report)
+        assert bool(stopped) is (examples == 100)
+        if stopped:
+            self.store.prune(run.number, stopped)
+        else:
+            self.store.complete(run.number)
+
+
+def test_a_stopped_trial_goes_on_when_it_is_among_the_best_of_its_rung(storage):
+    search = Search(storage, trials=3)
+    good = search.next()
+    search.report(good, 0.5)
+    search.report(search.next(), 0.4)
+    assert "0000" in search.source.needed()
+    on = search.next()
+    assert (on.number, on.start_from, on.start_at) == (2, "0000", 100)
+    assert (on.settings, on.seed) == (good.settings, good.seed)
+    killed = Search(storage, trials=3)
+    assert killed.next() == on, "a driver that is killed goes on with it"
+    assert "0000" in killed.source.needed(), "it may have no checkpoint of its own yet"
+    search.report(on, 0.6)
+    third = search.next()
+    assert (third.number, third.start_from) == (3, ""), "three are drawn"
+    search.report(third, 0.1)
+    assert search.source.next(0) is None
+    assert search.source.finished
+    record = search.store.record(2)
+    assert (record.begun_at, record.examples) == (100, 200)
+    assert record.notes == ["went on from trial 0000 at 100 examples"]
+    seen = [(t.state, t.value) for t in seen_by_tpe(search.store)]
+    stopped, complete = TrialState.PRUNED, TrialState.COMPLETE
+    assert seen == [(stopped, 0.4), (complete, 0.6), (stopped, 0.1)]
+
+
+def seen_by_tpe(store: TrialStore) -> list[optuna.trial.FrozenTrial]:
+    sampler = make_sampler("tpe", SPACE, trials=9, seed=0)
+    assert isinstance(sampler, PerTrial)
+    seen: list[optuna.trial.FrozenTrial] = []
+    sampler.view = lambda trials: seen.extend(trials) or list(trials)
+    sampler.draw(store.all_trials(), 9, ())
+    return seen
+
+
+def test_a_search_brings_a_trial_to_its_end_though_others_fail_or_it_is_closed(storage):
+    search = Search(storage, trials=2)
+    for value in (0.5, 0.4):
+        search.report(search.next(), value)
+    search.source.close()
+    on = search.next()
+    assert on.start_from == "0000"
+    search.store.fail(on.number, "its loss is nan", repeats=True)
+    on = search.next()
+    assert on.start_from == "0001"
+    search.report(on, 0.7)
+    assert search.source.next(0) is None
 
 
 def trial(number: int) -> TrialRecord:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toys import HALVING, OBJECTIVE, SPACE, Given, Killed, open_store, play, table
+from toys import ASHA, HALVING, OBJECTIVE, SPACE, Given, Killed, open_store, play, table
 
 from sentune.errors import StudyConflict
 from sentune.launchers.trial_report import Report
 from sentune.records import TrialState
 from sentune.study.runner.trial_source import SearchSource
+from sentune.study.schedulers import Scheduler
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.storage import open_storage, open_study
@@ -89,17 +90,20 @@ def test_kills_between_any_two_writes_change_nothing(
     assert not [t for t in stored if not t.state.is_finished()]
 
 
+@pytest.mark.parametrize("scheduler", [HALVING, ASHA])
 @pytest.mark.parametrize("database", [False, True])
-def test_a_kill_after_any_single_write_changes_nothing(tmp_path: Path, database: bool):
+def test_a_kill_after_any_single_write_changes_nothing(
+    tmp_path: Path, database: bool, scheduler: Scheduler
+):
     """The driver is refused its next write, once, after each number of writes that there is."""
 
     def table_of(folder: Path, writes: int | None) -> tuple[bool, list[tuple[object, ...]]]:
         folder.mkdir(exist_ok=True)
         try:
-            store = open_store(folder, writes=writes, database=database)
+            store = open_store(folder, writes=writes, database=database, scheduler=scheduler)
             play(store, folder, trials=2)
         except Killed:
-            store = open_store(folder, database=database)
+            store = open_store(folder, database=database, scheduler=scheduler)
             play(store, folder, trials=2)
             assert all(t.state.is_finished() for t in store.all_trials())
             return True, table(store)
@@ -239,7 +243,7 @@ def test_a_driver_corrects_what_an_earlier_one_has_begun(tmp_path: Path):
         given = {"modes": ["max"], "fingerprint": {"x": generation}, "keeps_runs": False}
         study = open_study(storage, "toy", **given)
         study.set_user_attr("said", generation)
-    assert open_storage(path).get_study_user_attrs(0) == {"world": {"x": 2}, "said": 2}
+    assert open_storage(path).get_study_user_attrs(0) == {"fingerprint": {"x": 2}, "said": 2}
 
 
 def test_a_verdict_that_was_given_stands(tmp_path: Path):

@@ -21,7 +21,7 @@ from sentune.study.runner.trial_runner import TrialRunner
 from sentune.study.runner.trial_source import Candidate, SearchSource, settle_orphans
 from sentune.study.samplers.per_trial import Draw, Sampler
 from sentune.study.samplers.study_adapter import SAMPLER, distribution
-from sentune.study.schedulers import Halving
+from sentune.study.schedulers import Asha, Halving, Scheduler
 from sentune.study.space.domains import Value
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, Integer, SearchSpace
@@ -41,6 +41,8 @@ SPACE = SearchSpace(
     published={"x": 3, "y": 0},
 )
 HALVING = Halving(first_rung=100, eta=3, max_examples=900)
+ASHA = Asha(first_rung=100, eta=3, max_examples=900)
+"""A study's own, which goes on with stopped trials at its end too, however few there are."""
 
 
 def toy(spec: TrialSpec, group: Group) -> Iterator[Progress]:
@@ -106,7 +108,7 @@ def make_spec(folder: Path, candidate: Candidate, space: SearchSpace = SPACE) ->
         corpus=None,  # type: ignore[arg-type]
         dev=None,  # type: ignore[arg-type]
         max_examples=HALVING.max_examples,
-        milestones=HALVING.milestones,
+        milestones=tuple(at for at in HALVING.milestones if at > candidate.start_at),
         objective=OBJECTIVE,
         seed=candidate.seed,
         directory=str(folder / "trials" / candidate.name),
@@ -169,6 +171,7 @@ def open_store(
     space: SearchSpace = SPACE,
     writes: int | None = None,
     database: bool = False,
+    scheduler: Scheduler = HALVING,
 ) -> TrialStore:
     """The store in a folder.
 
@@ -193,7 +196,7 @@ def open_store(
     )
     objective = Objective(OBJECTIVE, space.mode)
     return TrialStore(
-        study=study, storage=storage, objectives=[objective], budget=900, scheduler=HALVING
+        study=study, storage=storage, objectives=[objective], budget=900, scheduler=scheduler
     )
 
 

@@ -95,13 +95,13 @@ def test_other_tasks_get_what_is_shipped_and_the_features() -> None:
             same = torch.equal(model.embed(["x"]), represent(["x"])["z_de"])
             return Result(metrics={"other/width": float(model.features(["x"]).shape[1] + same)})
 
-    found = evaluate_representations(
-        [Other()],
-        represent,
-        features=lambda sentences: torch.zeros(len(sentences), 9),
-        readouts={"representation": "z_de"},
-    )
-    assert found.metrics == {"other/width": 10.0}
+    def features(sentences: Sequence[str], *, representation: str) -> Tensor:
+        return torch.zeros(len(sentences), {"ensemble": 9, "z_en": 4}[representation])
+
+    for named, width in (({}, 9), ({"features": "z_en"}, 4)):
+        readouts = {"representation": "z_de", **named}
+        found = evaluate_representations([Other()], represent, features=features, readouts=readouts)
+        assert found.metrics == {"other/width": width + 1.0}
 
 
 def test_names_that_are_none_and_values_that_are_not_finite() -> None:

@@ -35,9 +35,9 @@ Held = Callable[[str], dict[str, Any]]
 
 
 def test_a_study_as_runs(storage: Path, story: Story, held: Held) -> None:
-    exhibits = storage / "little" / "exhibits"
-    exhibits.mkdir(parents=True)
-    (exhibits / "note.txt").write_text("content")
+    artifacts = storage / "little" / "artifacts"
+    artifacts.mkdir(parents=True)
+    (artifacts / "note.txt").write_text("content")
     (storage / "little" / "report.html").write_text("page")
     tracker = tracker_in(storage)
     story.tell(tracker)
@@ -55,7 +55,7 @@ def test_a_study_as_runs(storage: Path, story: Story, held: Held) -> None:
     assert study["points"]["trials/direction/accuracy"] == reached
     assert study["tags"]["sentune.verdict"].endswith("within noise")
     assert study["artifacts"] == [
-        "exhibits", "lineage.json", "model", "plan.json", "report", "space.json",
+        "artifacts", "lineage.json", "model", "plan.json", "report", "space.json",
     ]  # fmt: skip
     for number in range(story.trials):
         check_trial(runs[f"trial-{number:04d}"], number)
@@ -377,14 +377,14 @@ def test_what_the_server_refuses_is_said_once_and_holds_nothing_up(
 def test_pickles_are_refused(
     storage: Path, story: Story, held: Held, caplog: pytest.LogCaptureFixture
 ) -> None:
-    exhibits = storage / "little" / "exhibits"
-    exhibits.mkdir(parents=True)
-    (exhibits / "weights.pkl").write_text("x")
+    artifacts = storage / "little" / "artifacts"
+    artifacts.mkdir(parents=True)
+    (artifacts / "weights.pkl").write_text("x")
     tracker = tracker_in(storage)
     story.tell(tracker)
     run = held(close(tracker))["little"]
     assert "may be a pickle" in caplog.text
-    assert "exhibits" not in run["artifacts"]
+    assert "artifacts" not in run["artifacts"]
     assert run["status"] == "FINISHED"
 
 

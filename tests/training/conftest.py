@@ -69,7 +69,7 @@ def make_trial(triplets: Corpus, dev: Corpus, encoder: str, tmp_path: Path) -> M
         }
         settings = {"batch_size": 16, "max_length": 32, "learning_rate": 1e-3, "dimension": 4}
         values.update(changes)
-        if values["method"].startswith("simcse"):
+        if values["method"] not in ("gauss", "gumbel"):
             del settings["dimension"]
         values["settings"] = {**settings, **values["settings"]}
         return TrialSpec(**values)

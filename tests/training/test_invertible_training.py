@@ -21,6 +21,7 @@ from sentune.encoders.words import WordTable
 from sentune.encoders.words.learned import learn_words
 from sentune.encoders.words.whole import training_folder
 from sentune.errors import InvalidValue
+from sentune.methods.invertible_representations import Representations
 from sentune.readouts.representation import REPRESENTATION
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.model import export_checkpoint
@@ -121,7 +122,13 @@ def test_a_checkpoint_becomes_a_model_that_needs_nothing_else(
     np.testing.assert_allclose(
         embedder.encode(sentences[0]), found["ensemble"][0].numpy(), atol=1e-6
     )
-    assert embedder.features(sentences).shape == (4, 6 * 16)
+    both = embedder.features(sentences)
+    assert both.shape == (4, 6 * 16)
+    alone = Representations(embedder.method, max_length=40, size=2)
+    halves = [alone.features(sentences, representation=name) for name in ("z_en", "z_de")]
+    torch.testing.assert_close(torch.cat(halves, dim=1), both)
+    with pytest.raises(InvalidValue, match="choose among ensemble, z_en, z_de"):
+        alone.features(sentences, representation="z")
     assert embedder.similarity(sentences[0], sentences[0]) == pytest.approx(1, abs=1e-5)
     assert not embedder.method.training
     assert embedder.encode([]).shape == (0, 16)

@@ -26,7 +26,7 @@ peer = pytest.importorskip("sentence_transformers")
 
 LONG = " ".join(["the small dog"] * 20)
 SENTENCES = ["a poodle runs", LONG, "w1 w2 w3 no w4", "at least two dogs bark"]
-PLAIN = ("simcse", "simcse-pairs", "simcse-unsupervised", "intersent")
+PLAIN = ("simcse", "simcse-pairs", "simcse-unsupervised", "sbert-softmax", "intersent")
 CLOSED = ("sif", "laes")
 
 

@@ -49,6 +49,14 @@ def ls(data: Data = None, instead: Instead = None) -> None:
             say(f"{name}: {source}")
 
 
+@app.command("rows")
+def rows() -> None:
+    """Print as Markdown which rows of each table run, and which are published only."""
+    from sentune.papers.page import rows_by_state
+
+    typer.echo(rows_by_state())
+
+
 @app.command("run")
 def run(
     context: typer.Context,

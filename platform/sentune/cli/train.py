@@ -27,8 +27,8 @@ def train(
     method: Annotated[
         str,
         Option(
-            help="simcse, simcse-pairs, simcse-unsupervised, gauss, gumbel, intersent, "
-            "invertible, laes or sif; one of one's own is MODULE:CLASS."
+            help="simcse, simcse-pairs, simcse-unsupervised, sbert-softmax, infersent, gauss, "
+            "gumbel, intersent, invertible, laes or sif; one of one's own is MODULE:CLASS."
         ),
     ],
     out: Annotated[
@@ -57,7 +57,8 @@ def train(
         str,
         Option(
             metavar="glove:FILE|fasttext:FILE",
-            help="invertible, laes, sif: word vectors, or builtin:ppmi, learned from the corpus.",
+            help="infersent, invertible, laes, sif: word vectors, or builtin:ppmi, learned from "
+            "the corpus.",
         ),
     ] = "builtin:ppmi",
     frequencies: Annotated[

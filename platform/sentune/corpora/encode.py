@@ -14,10 +14,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentune.corpora.schema import OPERATIONS
+from sentune.corpora.schema import LABELS, OPERATIONS
 from sentune.errors import InvalidValue
 
-_LABELS = ("label", "reverse_label", "subset")
+_NO_SENTENCES = ("label", "reverse_label", "subset")
+
+
+def sentence_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns that hold sentences."""
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    return [name for name in texts if name not in _NO_SENTENCES]
+
+
+def _with_labels(columns: dict[str, pa.ListArray], batch: pa.RecordBatch) -> pa.Table:
+    """Return columns of ids and, where the batch has labels, their places in ``LABELS``: one id in
+    each row of ``label``, none for another label."""
+    if "label" in batch.schema.names:
+        codes = pc.index_in(batch.column("label"), pa.array(LABELS)).cast(pa.int32())
+        ends = np.cumsum([0, *codes.is_valid().to_numpy(zero_copy_only=False)], dtype=np.int32)
+        columns = {**columns, "label": pa.ListArray.from_arrays(ends, codes.drop_null())}
+    return pa.table(columns)
+
 
 _OPERATIONS_VERSION = _WORDS_VERSION = 1
 """Of the columns, and of how words are found; with another one they are made anew."""
@@ -42,13 +59,10 @@ class Encoder:
         self.fingerprint = _fingerprint(self._tokenizer)
 
     def table(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the ids of every sentence column of the batch, under the same names."""
-        columns = {
-            field.name: self.column(batch.column(field.name))
-            for field in batch.schema
-            if pa.types.is_string(field.type) and field.name not in _LABELS
-        }
-        return pa.table(columns)
+        """Return the ids of every sentence column of the batch, under the same names, and the
+        code of its label."""
+        names = sentence_columns(batch.schema)
+        return _with_labels({name: self.column(batch.column(name)) for name in names}, batch)
 
     def column(self, texts: pa.Array) -> pa.ListArray:
         """Return the ids of texts, each distinct one tokenised once; none where one is null."""
@@ -140,14 +154,14 @@ class WordEncoder:
         self.fingerprint = f"words{_WORDS_VERSION}-{words.fingerprint}"
 
     def table(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the rows of the words of every text column of the batch, under the same names."""
+        """Return the rows of the words of every sentence column of the batch, under the same names,
+        and the code of its label."""
         columns = {}
-        for field in batch.schema:
-            if pa.types.is_string(field.type):
-                found = self._words.ids(batch.column(field.name).to_pylist(), self.max_length)
-                offsets = found.offsets.astype(np.int32)
-                columns[field.name] = pa.ListArray.from_arrays(offsets, found.ids)
-        return pa.table(columns)
+        for name in sentence_columns(batch.schema):
+            found = self._words.ids(batch.column(name).to_pylist(), self.max_length)
+            offsets = found.offsets.astype(np.int32)
+            columns[name] = pa.ListArray.from_arrays(offsets, found.ids)
+        return _with_labels(columns, batch)
 
 
 def _fingerprint(tokenizer: Any) -> str:

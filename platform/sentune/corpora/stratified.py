@@ -25,7 +25,8 @@ def stratified_rows(corpus: Corpus, rows: int, seed: int = 0) -> NDArray[np.int6
 
     Labelled pairs are stratified by both labels and by which sentence is longer, pairs of several
     labels by these, scored pairs by subset and decile of score, conditioned ones by decile,
-    operations by their name. Corpora of other kinds have no part that poses the same task.
+    operations by their name, rows of transfer tasks by split and label or decile of score. Corpora
+    of other kinds have no part that poses the same task.
 
     Args:
         seed: of the order within strata; the same rows for the same corpus, size and seed.
@@ -72,5 +73,7 @@ _OF = {
     Kind.SCORED_PAIRS: ("subset", "score"),
     Kind.CONDITIONED_PAIRS: ("score",),
     Kind.OPERATIONS: ("operation",),
+    Kind.CLASSIFIED: ("split", "label"),
+    Kind.RELATED: ("split", "score"),
 }
 """Columns that strata are made of."""

@@ -16,7 +16,7 @@ from sentune.embedder.encode import Comparing
 from sentune.embedder.interpret import Interpretation, interpret
 from sentune.embedder.operations import Operations
 from sentune.embedder.references import StoredReferences
-from sentune.encoders import Tokenizer
+from sentune.encoders import Tokenizer, WordTokenizer
 from sentune.errors import InvalidValue
 from sentune.methods.base import SentenceMethod
 from sentune.tasks.base import ModelTask, Result, Task, evaluate
@@ -48,7 +48,7 @@ class Embedder(Comparing, Operations):
     def __init__(
         self,
         method: SentenceMethod,
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | WordTokenizer,
         *,
         settings: Mapping[str, Any],
         readouts: Mapping[str, Any],

@@ -19,7 +19,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 from sentune.embedder.references import StoredReferences
-from sentune.encoders import Tokenizer, length_sorted_chunks
+from sentune.encoders import Tokenizer, WordTokenizer, length_sorted_chunks
 from sentune.errors import InvalidValue
 from sentune.geometry.base import Geometry
 from sentune.methods.base import SentenceMethod
@@ -36,7 +36,7 @@ class Encoding:
     """The part of an ``Embedder`` that encodes; attributes are explained there."""
 
     method: SentenceMethod
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | WordTokenizer
     references: StoredReferences | None
     device: torch.device
     max_length: int

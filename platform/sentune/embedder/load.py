@@ -23,7 +23,7 @@ from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue
 from sentune.io.folders import found_again
 from sentune.io.object_store import on_this_machine
-from sentune.methods import CLOSED_FORM, Invertible
+from sentune.methods import CLOSED_FORM, TRAINED, Invertible
 from sentune.methods.invertible import ComponentFrom
 from sentune.methods.invertible_representations import Representations
 from sentune.readouts.representation import REPRESENTATION
@@ -109,7 +109,8 @@ class InvertibleEmbedder(PointEmbedder):
         def represent(sentences: Sequence[str]) -> dict[str, Tensor]:
             return self.represent(sentences, component_from, batch_size=batch_size)
 
-        return evaluate_representations(tasks, represent, features=self.features, readouts=readouts)
+        own = Representations(self.method, max_length=self.max_length, size=batch_size)
+        return evaluate_representations(tasks, represent, features=own.features, readouts=readouts)
 
     def _represented(self, sentences: list[str], batch_size: int) -> Tensor:
         found = self.represent(sentences, batch_size=batch_size)
@@ -132,7 +133,7 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
     name = str(read_settings(folder)["method"]) if (folder / SETTINGS_FILE).is_file() else ""
     if name in CLOSED_FORM:
         return _on_words(load_closed_form(folder), text)
-    model = _load_trained(folder, on_words=name == Invertible.name)
+    model = _load_trained(folder, on_words=name in TRAINED and TRAINED[name].on_words)
     if model.tokenizer is None:
         return InvertibleEmbedder(model, text, device)
     return Embedder(

@@ -1,16 +1,31 @@
-"""Text to tensors: Hugging Face encoders and the small built-in one."""
+"""Text to tensors: Hugging Face encoders, the small built-in one, and fixed word vectors."""
 
 from __future__ import annotations
 
+from sentune.encoders import transformer
 from sentune.encoders.prepare import prepare
-from sentune.encoders.tokenizing import Chunk, Tokenizer, length_sorted_chunks, load_tokenizer
-from sentune.encoders.transformer import Pooling, TextEncoder, load
+from sentune.encoders.tokenizing import Chunk, Tokenizer, length_sorted_chunks
+from sentune.encoders.transformer import Pooling, TextEncoder
+from sentune.encoders.words.vectors import WordTokenizer, WordVectors, is_word_table
+
+
+def load(path: str) -> TextEncoder:
+    """Return the encoder of a folder: word vectors where it holds a word table, else as
+    ``transformer.load``, whose errors it raises."""
+    return WordVectors.load(path) if is_word_table(path) else transformer.load(path)
+
+
+def load_tokenizer(path: str) -> Tokenizer | WordTokenizer:
+    """Return the tokenizer of a prepared encoder or of a model folder."""
+    return WordTokenizer(path) if is_word_table(path) else Tokenizer(path)
+
 
 __all__ = [
     "Chunk",
     "Pooling",
     "TextEncoder",
     "Tokenizer",
+    "WordTokenizer",
     "length_sorted_chunks",
     "load",
     "load_tokenizer",

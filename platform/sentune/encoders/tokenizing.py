@@ -79,11 +79,6 @@ def begins_with_cls(tokenizer: Any) -> bool:
     return first is not None and tokenizer("")["input_ids"][:1] == [first]
 
 
-def load_tokenizer(path: str) -> Tokenizer:
-    """Return the tokenizer of a prepared encoder or of a model folder."""
-    return Tokenizer(path)
-
-
 class DecoderTokenizer(_HuggingFaceTokenizer):
     """A Hugging Face tokenizer, reduced to what decoders need.
 
@@ -130,9 +125,9 @@ class Chunk(NamedTuple):
 
 
 def pad(rows: Sequence[np.ndarray], pad_id: int) -> Chunk:
-    """Return one chunk of token ids of any lengths."""
+    """Return one chunk of token ids of any lengths, at least one place long."""
     lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
-    mask = np.arange(lengths.max())[None, :] < lengths[:, None]
+    mask = np.arange(max(1, lengths.max()))[None, :] < lengths[:, None]
     ids = np.full(mask.shape, pad_id, dtype=np.int64)
     ids[mask] = np.concatenate(rows)
     return Chunk(torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64)))

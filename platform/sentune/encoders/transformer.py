@@ -20,7 +20,7 @@ from transformers.utils import logging
 from sentune.encoders.tokenizing import Tokenizer
 from sentune.errors import InvalidValue
 
-Pooling = Literal["cls", "mean"]
+Pooling = Literal["cls", "mean", "max"]
 _UNUSED = ("pooler.", "decoder.")
 
 
@@ -45,12 +45,14 @@ class TextEncoder(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, pooling: Pooling) -> Tensor:
         """[N, L], [N, L] -> [N, H], in the precision of the weights."""
-        found = self._stack(input_ids=input_ids, attention_mask=attention_mask)
-        states: Tensor = found.last_hidden_state
-        if pooling == "cls":
-            return states[:, 0].to(self.dtype)
-        mask = attention_mask.unsqueeze(-1).to(self.dtype)
-        return (states * mask).sum(1) / mask.sum(1)
+        return pool(self.states(input_ids, attention_mask).to(self.dtype), attention_mask, pooling)
+
+    def states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """[N, L], [N, L] -> [N, L, H] last hidden states."""
+        found: Tensor = self._stack(
+            input_ids=input_ids, attention_mask=attention_mask
+        ).last_hidden_state
+        return found
 
     @property
     def _stack(self) -> Any:
@@ -85,6 +87,17 @@ class TextEncoder(nn.Module):
         """Write config and weights in Hugging Face's layout (safetensors)."""
         with no_progress_bars():
             self.model.save_pretrained(folder)
+
+
+def pool(states: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
+    """[N, L, H] states and [N, L] mask, 1 on tokens -> [N, H]: the first state, or the mean or the
+    largest value of each dimension over the tokens."""
+    if pooling == "cls":
+        return states[:, 0]
+    mask = mask.unsqueeze(-1)
+    if pooling == "max":
+        return states.masked_fill(mask == 0, float("-inf")).amax(1)
+    return (states * mask).sum(1) / mask.sum(1)
 
 
 def load(path: str) -> TextEncoder:

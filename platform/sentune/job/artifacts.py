@@ -25,11 +25,14 @@ from sentune.tracking.environment import local_folder
 
 
 def artifacts_folder(storage: str, study: str) -> Path:
-    """Return ``exhibits/`` in a local study's folder; for a URI one in the home folder.
+    """Return ``artifacts/`` in a local study's folder; for a URI one in the home folder.
 
-    It stays: MLflow may get its copy at a later start.
+    It stays: MLflow may get its copy at a later start. Studies of version 0.2.0 and before
+    have it as ``exhibits/``.
     """
-    return local_folder(storage, study) / "exhibits"
+    folder = local_folder(storage, study)
+    old = folder / "exhibits"
+    return old if old.exists() else folder / "artifacts"
 
 
 def view_of(study: StudySnapshot, storage: str) -> View:

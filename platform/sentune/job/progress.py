@@ -174,7 +174,8 @@ class Display:
         return pick(scored, key=lambda trial: trial.metrics[self.objective], default=None)
 
     def _outlook(self) -> str:
-        parts = [f"{self._seen.ended} of {self.plan['trials']} trials done"]
+        done = min(self._seen.ended, self.plan["trials"])  # one that goes on counts once more
+        parts = [f"{done} of {self.plan['trials']} trials done"]
         if (best := self.best) is not None:
             parts.insert(0, f"best {self._value(best.metrics)}, trial {best.id}")
         if self.time_left is not None and self.time_left.seconds is not None:

@@ -220,7 +220,8 @@ class TimeLeft:
         if costs is None:
             return
         left, of_run = 0.0, dict[str, float]()
-        trials = len(search) if study.finals else ahead.trials
+        went_on = sum(run.record.begun_at > 0 for run in search)  # beside those that are planned
+        trials = len(search) if study.finals else ahead.trials + went_on
         for runs, planned in ((search, trials), (study.finals, ahead.finals)):
             at_work, waiting = list[float](), list[float]()
             for place in range(max(len(runs), planned)):

@@ -31,7 +31,7 @@ class MethodSettings(Settings):
     """Settings that every method has; a method adds its own."""
 
     pooling: Pooling = "cls"
-    """Sentence vector: the last hidden state of [CLS], or the mean over tokens."""
+    """Sentence vector: the last hidden state of [CLS], or the mean or the maxima over tokens."""
     temperature: float = Field(0.05, gt=0.0)
     """tau of the contrastive loss; 0.05 in SimCSE, GaussCSE and GumbelCSE."""
 
@@ -47,6 +47,7 @@ class GradientMethod(nn.Module, ABC):
         objective: metric that its best checkpoint is chosen by, unless another is named.
         readouts: what is swept on the trained model, each with the paper's grid.
         training_defaults: defaults of the training's settings that are the paper's own.
+        on_words: whether it is built from word vectors instead of an encoder.
     """
 
     name: ClassVar[str]
@@ -57,6 +58,7 @@ class GradientMethod(nn.Module, ABC):
     objective: ClassVar[str]
     readouts: ClassVar[tuple[Readout, ...]] = ()
     training_defaults: ClassVar[Mapping[str, Any]] = {}
+    on_words: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -87,6 +89,8 @@ class SentenceMethod(GradientMethod):
 
     Attributes:
         roles: role in the loss -> column of the corpus it is embedded from.
+        codes: columns of the corpus that hold a code in each row, such as ``label``.
+        loss_modules: modules that only the loss uses; a model folder does not have them.
     """
 
     recipe: ClassVar[str] = "sentences"
@@ -99,6 +103,9 @@ class SentenceMethod(GradientMethod):
         "negative": "negative",
     }
 
+    codes: ClassVar[tuple[str, ...]] = ()
+    loss_modules: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self, encoder: TextEncoder, settings: MethodSettings) -> None:
         super().__init__()
         self.encoder = encoder
@@ -106,8 +113,8 @@ class SentenceMethod(GradientMethod):
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
-        """Return the columns that the roles are embedded from."""
-        return tuple(dict.fromkeys(cls.roles.values()))
+        """Return the columns that the roles are embedded from, and those of codes."""
+        return tuple(dict.fromkeys((*cls.roles.values(), *cls.codes)))
 
     @abstractmethod
     def head(self, vectors: Tensor) -> Tensor:
@@ -118,7 +125,7 @@ class SentenceMethod(GradientMethod):
         """Sum of the local anchors' losses.
 
         Args:
-            embeddings: role -> [B, D].
+            embeddings: role -> [B, D]; column of ``codes`` -> [B].
             gather: local rows -> rows of all workers, with gradients.
             offset: place of the first local anchor among the gathered rows.
         """

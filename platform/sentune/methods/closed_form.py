@@ -44,6 +44,7 @@ class ClosedForm(ABC):
         axis: its readout; every value of it comes from one fit.
         objective: metric that it is selected by, unless another is named.
         kind: kind of corpus that it is fitted on.
+        on_words: that it is built from word vectors, as all of them.
     """
 
     name: ClassVar[str]
@@ -52,6 +53,7 @@ class ClosedForm(ABC):
     axis: ClassVar[Readout]
     objective: ClassVar[str] = "sts/pearson"
     kind: ClassVar[Kind] = Kind.SENTENCES
+    on_words: ClassVar[bool] = True
 
     def __init__(self, words: WordTable, settings: ClosedFormSettings) -> None:
         self.words = words

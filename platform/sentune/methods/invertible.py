@@ -51,6 +51,8 @@ class InvertibleSettings(Settings):
     off I by about the step's size over beta. After 1,000 steps of a small model (12 to 8 numbers,
     constant rate 5e-4) the Frobenius norm of the difference is 0.033 with 0.01, 0.004 with 0.1 and
     1e-4 with 0.45; with 0.01 and a rate that falls to 0 it is 0.003."""
+    orthogonal_start: bool = False
+    """W starts with orthonormal rows (columns where d_z is below n), not as PyTorch draws it."""
     coupling_layers: int = Field(4, ge=1)
     """Affine coupling layers; four let every output depend on every input."""
     coupling_width: int = Field(300, ge=1)
@@ -121,6 +123,7 @@ class InvertibleDecoder(nn.Module):
         word: n.
         layers: coupling layers; the halves that they change alternate.
         hidden, limit: of each layer, see ``Coupling``.
+        orthogonal: whether W starts with orthonormal rows, or columns.
     """
 
     def __init__(
@@ -131,9 +134,12 @@ class InvertibleDecoder(nn.Module):
         layers: int = 0,
         hidden: int = 0,
         limit: float | None = None,
+        orthogonal: bool = False,
     ) -> None:
         super().__init__()
         self.projection = nn.Linear(sentence, word)
+        if orthogonal:
+            nn.init.orthogonal_(self.projection.weight)
         flips = (bool(layer % 2) for layer in range(layers))
         couplings = (Coupling(word, hidden, flipped=flip, limit=limit) for flip in flips)
         self.couplings = nn.Sequential(*couplings)
@@ -178,10 +184,13 @@ class InvertibleDecoder(nn.Module):
     @torch.no_grad()
     def deviation(self) -> float:
         """Frobenius norm of ``W W^T - I``, of ``W^T W - I`` where d_z is below n."""
-        weight = self.projection.weight.double()
-        side = weight if weight.shape[1] >= weight.shape[0] else weight.T
-        gram = side @ side.T
-        return float(torch.linalg.matrix_norm(gram - torch.eye(len(gram)).to(gram)))
+        return float(torch.linalg.vector_norm(self.spectrum() - 1))
+
+    @torch.no_grad()
+    def spectrum(self) -> Tensor:
+        """[n] eigenvalues of ``W W^T`` (section 4.5), falling; [d_z] where d_z is below n."""
+        values: Tensor = torch.linalg.svdvals(self.projection.weight.double())
+        return values.square()
 
 
 def _network(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
@@ -285,6 +294,7 @@ class Invertible(GradientMethod):
     settings_type: ClassVar[type[Settings]] = InvertibleSettings
     recipe: ClassVar[str] = "invertible"
     kind: ClassVar[Kind] = Kind.ADJACENT_SENTENCES
+    on_words: ClassVar[bool] = True
     objective: ClassVar[str] = "sts/pearson"
     readouts: ClassVar[tuple[Readout, ...]] = (REPRESENTATION,)
     training_defaults: ClassVar[Mapping[str, Any]] = {
@@ -307,6 +317,7 @@ class Invertible(GradientMethod):
             layers=layers,
             hidden=settings.coupling_width,
             limit=settings.coupling_limit,
+            orthogonal=settings.orthogonal_start,
         )
         self.postprocessing = Postprocessing(sentence=self.encoder.width, word=width)
 

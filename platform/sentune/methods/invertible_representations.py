@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from sentune.beats import beat
 from sentune.encoders.words.gru import carry, unpack
+from sentune.errors import InvalidValue
 from sentune.methods.invertible import PARTS, ComponentFrom, Ids, Invertible
 
 
@@ -46,9 +48,22 @@ class Representations:
         found: dict[str, Tensor] = removal(parts)
         return found
 
-    def features(self, sentences: Sequence[str]) -> Tensor:
-        """[S, 6 d_z] for a linear classifier on top; see ``three_pools``."""
-        return three_pools(self.method, self._rows(sentences), self._size)
+    def features(self, sentences: Sequence[str], *, representation: str = "ensemble") -> Tensor:
+        """[S, 6 d_z] for a linear classifier on top; see ``three_pools``.
+
+        Args:
+            representation: ``z_en`` or ``z_de`` for [S, 3 d_z] of one encoder alone.
+
+        Raises:
+            InvalidValue: another name.
+        """
+        found = three_pools(self.method, self._rows(sentences), self._size)
+        halves = dict(zip(("z_en", "z_de"), found.chunk(2, dim=1), strict=True))
+        parts = {"ensemble": found, **halves}
+        if representation not in parts:
+            fix = f"choose among {', '.join(parts)}"
+            raise InvalidValue("readout features", representation, fix)
+        return parts[representation]
 
     def fit(self, rows: Ids) -> None:
         """Fit the stored components on sentences, as rows of the word table."""
@@ -124,6 +139,7 @@ def _in_chunks(
     order = np.argsort(-lengths, kind="stable")[: int((lengths > 0).sum())]
     found = torch.zeros(len(rows), width, dtype=method.dtype, device=method.device)
     for part in np.array_split(order, -(-len(order) // size)) if len(order) else ():
+        beat()
         words = method.words([rows[i] for i in part])
         states = method.encoder.states(words)
         with torch.autocast(method.device.type, enabled=False):

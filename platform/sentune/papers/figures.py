@@ -1,4 +1,4 @@
-"""A figure of a paper, made: lines over a readout that was swept, or a histogram of lengths."""
+"""A figure of a paper, made: lines over a readout that was swept, spectra, or a histogram."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -21,6 +21,8 @@ from sentune.report.render import to_html
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     from matplotlib.axes import Axes
+
+    from sentune.study_result import StudyResult
 
 EDGE, BINS = 3.0, 60
 """Of a histogram of length ratios: largest absolute logarithm, and its bars."""
@@ -52,7 +54,7 @@ def make_plot(
             return _length_ratios(plot, choices), []
         lines, differs = [], [f"The paper: {paper.trained[plot.trained].encoder}."]
         for line in plot.lines:
-            found, said = _swept(paper, plot, line, choices, say)
+            found, said = _studied(paper, plot, line, choices, say)
             lines += found
             differs.append(said)
         return lines, differs
@@ -82,37 +84,51 @@ def _length_ratios(plot: PublishedPlot, choices: StudyChoices) -> list[Line]:
     return lines
 
 
-def _swept(
+def _studied(
     paper: Paper,
     plot: PublishedPlot,
     line: PlotLine,
     choices: StudyChoices,
     say: Callable[[str], None],
 ) -> tuple[list[Line], str]:
-    """Return the sweep of a study's winner over a readout, a line for each value of ``by``."""
+    """Return the lines of a study, and what differs from the paper."""
     from sentune.api import tune
-    from sentune.report.sweep_figures import sweeps_in
 
-    trained = paper.trained[plot.trained].model_copy(update={"dev": plot.dev})
+    trained = paper.trained[plot.trained]
+    if plot.dev:
+        trained = trained.model_copy(update={"dev": plot.dev})
     settings = {**line.settings, **(line.quick if choices.quick else {})}
     row = PublishedRow(header=(line.name,), method=line.method, settings=settings, figures=())
     study = study_of(row, trained, choices)
     say(f"== study {study.name}")
     result = tune(study.method, study=study.name, **study.options)
+    rest = "".join(f"; {difference}" for difference in study.differs)
+    corpus, judged = study.options["corpus"], ", ".join(study.options["dev"])
+    said = f"Study {study.name}: trained on {corpus}, judged on {judged}{rest}."
+    return _swept(plot, line, result) if line.readout else _spectrum(line, result), said
+
+
+def _spectrum(line: PlotLine, result: StudyResult) -> list[Line]:
+    """Return the eigenvalues of W W^T of a trained invertible decoder over their ranks."""
+    model: Any = result.model
+    values = model.method.decoder.spectrum().tolist()
+    return [Line(line.name, range(1, len(values) + 1), values)]
+
+
+def _swept(plot: PublishedPlot, line: PlotLine, result: StudyResult) -> list[Line]:
+    """Return the sweep of a study's winner over a readout, a line for each value of ``by``."""
+    from sentune.report.sweep_figures import sweeps_in
+
     folder = result.view.folder
     sweeps = sweeps_in(folder) if folder is not None else {}
     if (sweep := sweeps.get(plot.task)) is None:
-        raise SentuneError(f"{plot.name}: study {study.name} has no sweep of {plot.task}")
+        raise SentuneError(f"{plot.name}: study {result.name} has no sweep of {plot.task}")
     x = [float(value) for value in sweep.axes[line.readout]]
     if not line.by:
-        found = [Line(line.name, x, (100 * sweep.at_best(line.readout)).tolist())]
-    else:
-        table = 100 * sweep.at_best(line.by, line.readout)
-        named = zip(sweep.axes[line.by], table.tolist(), strict=True)
-        found = [Line(f"{line.by} {value}", x, y) for value, y in named]
-    rest = "".join(f"; {difference}" for difference in study.differs)
-    corpus, judged = study.options["corpus"], ", ".join(study.options["dev"])
-    return found, f"Study {study.name}: trained on {corpus}, judged on {judged}{rest}."
+        return [Line(line.name, x, (100 * sweep.at_best(line.readout)).tolist())]
+    table = 100 * sweep.at_best(line.by, line.readout)
+    named = zip(sweep.axes[line.by], table.tolist(), strict=True)
+    return [Line(f"{line.by} {value}", x, y) for value, y in named]
 
 
 def write_plot(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from sentune.report.published import (
 )
 
 if TYPE_CHECKING:
+    from sentune.corpora.tables import Data
     from sentune.embedder.embedder import Embedder
     from sentune.study_result import StudyResult
 
@@ -83,7 +85,8 @@ class TableMaker:
     say: Callable[[str], None]
     _studies: dict[str, tuple[PaperStudy, StudyResult]] = field(default_factory=dict)
     _models: dict[str, Embedder] = field(default_factory=dict)
-    _measured: dict[tuple[str, str, str], pd.DataFrame] = field(default_factory=dict)
+    _tables: dict[str, Data] = field(default_factory=dict)
+    _measured: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict)
 
     def make(self, paper: Paper, table: PublishedTable) -> MadeTable:
         """Run the studies of a table, or go on with them, and measure every cell.
@@ -116,7 +119,10 @@ class TableMaker:
         try:
             if not (row.method or row.model):
                 raise Empty(PUBLISHED_ONLY)
+            if not all(part.metric for part in parts):
+                raise Empty(f"{row.name} has no such figure")
             specs = [self._corpus(part, figure) for part in parts]
+            rows = [self._rows(figure, *each) for each in zip(parts, specs, strict=True)]
             if table.is_grid:
                 asked = study_of(grid_row(table), figure.trained, self.choices)
                 at = {name: values[0] for name, values in row.settings.items()}
@@ -126,8 +132,8 @@ class TableMaker:
                 name, model = self._model(figure)
                 cell.judged_on, cell.study = ", ".join(dict.fromkeys(specs)), name
                 ours = fmean(
-                    _of_table(self._measure(name, model, figure, part, spec), part.metric)
-                    for part, spec in zip(parts, specs, strict=True)
+                    _of_table(self._measure(name, model, figure, *each), each[0].metric)
+                    for each in zip(parts, specs, rows, strict=True)
                 )
         except Unavailable as error:
             cell.reason = f"{error} is not there"
@@ -151,16 +157,20 @@ class TableMaker:
         if row.method:
             asked = study_of(row, figure.trained, self.choices)
             try:
-                return asked.name, self._run(asked).model
+                tuned = self._run(asked).model
             except InvalidValue as error:
                 if not row.options:
                     raise
                 raise Empty(str(error)) from error  # the row's own encoder is not at hand
+            few = self.choices.quick_of(figure.trained).references
+            return asked.name, _changed(tuned, row.readouts, few)
         model = row.model
         if model.startswith("random:"):
             if (vectors := self.choices.models.get("vectors")) is None:
                 raise Empty("it wants --vectors")
             model = f"{model}{'&' if '?' in model else '?'}vectors={vectors}"
+            if width := self.choices.quick_of(figure.trained).width:
+                model = f"{model}&size={width}"
         if model not in self._models:
             try:
                 self._models[model] = Embedder.load(model)
@@ -177,20 +187,52 @@ class TableMaker:
             self._studies[study.name] = study, result
         return self._studies[study.name][1]
 
+    def _rows(self, figure: PublishedFigure, part: Measurement, spec: str) -> Data:
+        """Return what a column is measured on: a corpus by its name, of transfer tasks its rows."""
+        from sentune.corpora.formats import read
+        from sentune.corpora.stratified import stratified_part
+        from sentune.tasks.transfer import TRANSFER
+
+        if (kind := TRANSFER.get(task_of(part))) is None:
+            return spec
+        if spec not in self._tables:
+            corpus, most = read(spec, kind), self.choices.quick_of(figure.trained).transfer
+            self._tables[spec] = (corpus if most is None else stratified_part(corpus, most)).table
+        return self._tables[spec]
+
     def _measure(
-        self, name: str, model: Embedder, figure: PublishedFigure, part: Measurement, spec: str
+        self,
+        name: str,
+        model: Embedder,
+        figure: PublishedFigure,
+        part: Measurement,
+        spec: str,
+        rows: Data,
     ) -> pd.DataFrame:
         from sentune.api import evaluate
 
         task = task_of(part)
-        if (name, task, spec) not in self._measured:
+        measured = name, str(figure.row.readouts), task, spec
+        if measured not in self._measured:
             self.say(f"== {task} of {name} on {spec}")
+            quick = self.choices.quick_of(figure.trained)
             own = figure.table.dev.get(task)
             dev = self.choices.data.find(own) if own is not None else None
-            rows = 2_000 if self.choices.quick else None
-            tuned = {task: cut(dev, rows)} if dev is not None else None
-            self._measured[name, task, spec] = evaluate(model, {task: spec}, dev=tuned)
-        return self._measured[name, task, spec]
+            tuned = {task: cut(dev, quick.rows)} if dev is not None else None
+            found = evaluate(model, {task: rows}, dev=tuned, folds=quick.folds)
+            self._measured[measured] = found
+        return self._measured[measured]
+
+
+def _changed(model: Embedder, readouts: dict[str, Any], references: int | None) -> Embedder:
+    """Return a model with other readouts on every task, and with fewer references."""
+    kept = {n: v for n, v in model.readouts.items() if n.rpartition("/")[2] not in readouts}
+    model = copy(model)
+    model.readouts = kept | readouts
+    if references is not None and (stored := model.references) is not None:
+        parts = stored.sentences[:references], stored.embeddings[:references]
+        model.references = replace(stored, sentences=parts[0], embeddings=parts[1], sizes={})
+    return model
 
 
 def _of_table(found: pd.DataFrame, metric: str) -> float:

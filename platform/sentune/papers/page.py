@@ -10,8 +10,9 @@ import pandas as pd
 
 from sentune.io.atomic import write_document
 from sentune.papers.make import PUBLISHED_ONLY, MadeTable
+from sentune.papers.table import every
 from sentune.report.blocks import Block, Cell, Row, Section, StudyReport, Table, Text
-from sentune.report.published import data_sets
+from sentune.report.published import PublishedTable, data_sets
 from sentune.report.render import to_html, to_markdown
 
 
@@ -79,11 +80,10 @@ def report(name: str, made: MadeTable) -> StudyReport:
     """Return the page of a table."""
     blocks: list[Block] = [comparison_table(made)]
     blocks += [Text(said, "note") for said in differences(made)]
-    text = [Text(made.table.text.strip("\n").expandtabs(16), "code")]
-    sections = [
-        Section("ours", "Ours beside the paper's, in percent", blocks),
-        Section("paper", "The table as the paper has it", text),
-    ]
+    sections = [Section("ours", "Ours beside the paper's, in percent", blocks)]
+    if said := made.table.text.strip("\n"):
+        code = Text(said.expandtabs(16), "code")
+        sections.append(Section("paper", "The table as the paper has it", [code]))
     whole = all(c.ours is not None for c in made.cells if c.reason != PUBLISHED_ONLY)
     state = "complete" if whole else "with gaps"
     return StudyReport(
@@ -92,6 +92,21 @@ def report(name: str, made: MadeTable) -> StudyReport:
         subtitle=f"{made.paper.title}. sentune paper run {name}",
         sections=sections,
     )
+
+
+def rows_by_state() -> str:
+    """Return a Markdown table: of each table and figure the rows that run, with the command, and
+    those that are published only."""
+    lines = ["| command | runs | published only |", "|---|---|---|"]
+    for name, _, found in every():
+        if isinstance(found, PublishedTable):
+            runs = [row.name for row in found.rows if row.method or row.model]
+            only = [row.name for row in found.rows if row.name not in runs]
+        else:
+            runs, only = [line.name for line in found.lines] or list(found.lengths), []
+        cells = [f"`sentune paper run {name}`", "; ".join(runs), "; ".join(only)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def to_csv(made: MadeTable) -> str:

@@ -71,9 +71,15 @@ class DataFolder:
 
 
 def cut(spec: str, rows: int | None) -> str:
-    """Return a corpus with at most so many rows, unless it names a part of it already."""
-    if rows is None or SLICED.search(spec):
+    """Return a corpus with at most so many rows; one that names a part of it keeps its start."""
+    if rows is None:
         return spec
+    if part := SLICED.search(spec):
+        open_end = re.match(r"(\d+):(?=&|$)", spec[part.end() :])
+        if open_end is None:
+            return spec
+        start = int(open_end[1])
+        return f"{spec[: part.end()]}{start}:{start + rows}{spec[part.end() + open_end.end() :]}"
     return f"{spec}{'&' if '?' in spec else '?'}rows=0:{rows}"
 
 
@@ -156,13 +162,17 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     several = isinstance(defaults.corpus, tuple)
     fields = type(defaults).model_fields
     models = {name: value for name, value in choices.models.items() if name in fields}
+    if row.vectors:
+        if (own := choices.data.find(row.vectors)) is None:
+            raise Unavailable(row.vectors)
+        models["vectors"] = own
     asked = trained.options | quick.options | choices.options | models | row.options
     if isinstance(getattr(defaults, "vectors", None), tuple) and "vectors" in models:
         asked["vectors"] = (models["vectors"],)
     searched = {name: list(values) for name, values in row.settings.items() if len(values) > 1}
     setting = {**published, **quick.set, **searched}
     setting |= {name: values[0] for name, values in row.settings.items() if len(values) == 1}
-    names = {*job.space.settings, *row.settings}
+    names = {*job.space.settings, *job.space.readouts, *row.settings}
     setting = {name: value for name, value in setting.items() if name in names}
     for name, conditions in job.space.conditions.items():
         if any(not _any_of(setting.get(on), values) for on, values in conditions.items()):
@@ -210,6 +220,7 @@ def missing_data(
     else:
         names = [part.data for column in found.columns for part in column.parts]
         names += found.dev.values()
+        names += [row.vectors for row in found.rows if row.vectors]
         used = [r.trained or c.trained or found.trained for r in found.rows for c in found.columns]
     for trained in dict.fromkeys(used):
         names += [*paper.trained[trained].data, *paper.trained[trained].dev]

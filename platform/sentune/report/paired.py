@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 HITS_FILE = "test_hits.json"
-"""Of a study's exhibits: ``task/accuracy`` -> how right its model was on each item of test."""
+"""Of a study's artifacts: ``task/accuracy`` -> how right its model was on each item of test."""
 
 Hits = NDArray[np.float64]
 """[N], how right each of N items is: 1, 0, or 1/2 for a tie."""
@@ -47,7 +47,7 @@ class PairedTest:
 
 
 def stored_hits(folder: Path | None) -> dict[str, Hits]:
-    """Return ``task/accuracy`` -> hits on test, of a study's exhibits; none where it has none."""
+    """Return ``task/accuracy`` -> hits on test, of a study's artifacts; none where it has none."""
     if folder is None or not (folder / HITS_FILE).is_file():
         return {}
     content = json.loads((folder / HITS_FILE).read_text(encoding="utf-8"))

@@ -25,11 +25,11 @@ class _Strict(BaseModel):
 
 
 class DataSet(_Strict):
-    """A data set that a paper trains or judges on, where one gets it, and the format that reads it.
+    """A data set that a paper trains or judges on, or word vectors: where one gets it, its format.
 
     ``files`` are patterns of the names under which it is published, without regard to case; the
     path of the wanted part has the ``word``, and ``options`` of the format choose it. What is
-    ``whole`` is never cut, since its parts stand one after the other.
+    ``whole`` has its parts one after the other, so that its first rows are no part of it.
     """
 
     format: str
@@ -43,13 +43,19 @@ class DataSet(_Strict):
 class Quick(_Strict):
     """Changes that make a study of a paper a small one: none, unless they are said.
 
-    Options of its job, settings in place of the paper's, and the most rows of each data set that
-    is judged on.
+    Options of its job, settings and readouts in place of the paper's, and the most rows of each
+    data set that is judged on: ``transfer`` of those of transfer tasks, a stratified part, with
+    ``folds``. ``width`` is that of random encoders; ``references`` are the sentences of
+    interpretations.
     """
 
     options: dict[str, Any] = {}
     set: dict[str, Any] = {}
     rows: int | None = None
+    transfer: int | None = None
+    folds: int = 10
+    width: int | None = None
+    references: int | None = None
 
 
 class TrainedOn(_Strict):
@@ -108,18 +114,23 @@ class PublishedRow(_Strict):
         model: an encoder that is measured as it is, ``hf:NAME?pooling=cls``, in place of a study.
             Without method and model the row is published only.
         settings: that make a study of this row, setting -> values; empty: any.
+        vectors: data set of word vectors, where the row has its own.
         options, trained: of its study, where they are not the table's.
-        metrics: metric of a column -> name of this row's own.
+        metrics: metric of a column -> name of this row's own; empty where it has none.
+        readouts: that the model of its study is measured with, on every task; the others are its
+            own.
     """
 
     header: tuple[str, ...]
     method: str = ""
     model: str = ""
     settings: dict[str, tuple[Any, ...]] = {}
+    vectors: str = ""
     options: dict[str, Any] = {}
     trained: str = ""
     figures: tuple[float, ...]
     metrics: dict[str, str] = {}
+    readouts: dict[str, Any] = {}
 
     @property
     def name(self) -> str:
@@ -131,6 +142,7 @@ class PublishedTable(_Strict):
     """A table of a paper, and its text as the paper prints it.
 
     Attributes:
+        text: empty where the paper has no such table, and no figures then.
         transposed: its rows are columns here.
         dev: task -> data set on which its readouts are chosen, where the study's own does not.
     """
@@ -138,7 +150,7 @@ class PublishedTable(_Strict):
     name: str
     caption: str
     trained: str
-    text: str
+    text: str = ""
     dev: dict[str, str] = {}
     transposed: bool = False
     columns: tuple[PublishedColumn, ...]
@@ -155,6 +167,7 @@ class PlotLine(_Strict):
 
     Attributes:
         settings: of the study; those of readouts are their grids.
+        readout: without one the curve is the spectrum of an invertible decoder.
         by: another readout, of which each value has a line.
         quick: settings of a small study.
     """
@@ -162,7 +175,7 @@ class PlotLine(_Strict):
     name: str
     method: str
     settings: dict[str, tuple[Any, ...]] = {}
-    readout: str
+    readout: str = ""
     by: str = ""
     quick: dict[str, tuple[Any, ...]] = {}
 

@@ -77,7 +77,7 @@ def write_sweeps(tables: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def figures_in(folder: Path) -> list[Figure]:
-    """Figures of every sweep in a folder of exhibits, and of all tasks' precision and recall.
+    """Figures of every sweep in a folder of artifacts, and of all tasks' precision and recall.
 
     Raises:
         InvalidValue: a file is damaged.
@@ -91,7 +91,7 @@ def figures_in(folder: Path) -> list[Figure]:
 
 
 def sweeps_in(folder: Path) -> dict[str, SweepTable]:
-    """Task -> the table of its sweep, of every sweep in a folder of exhibits."""
+    """Task -> the table of its sweep, of every sweep in a folder of artifacts."""
     files = sorted(folder.rglob(SWEEP_FILE))
     return {
         str(file.parent.relative_to(folder)): SweepTable.read(read_exhibit(file)) for file in files
@@ -99,7 +99,7 @@ def sweeps_in(folder: Path) -> dict[str, SweepTable]:
 
 
 def curves_in(folder: Path) -> dict[str, Curve]:
-    """Task -> precision and recall, of every task that has a curve in a folder of exhibits."""
+    """Task -> precision and recall, of every task that has a curve in a folder of artifacts."""
     read = {file.parent.name: read_exhibit(file) for file in sorted(folder.rglob(CURVE_FILE))}
     return {task: (curve["precision"], curve["recall"]) for task, curve in read.items()}
 

@@ -39,7 +39,7 @@ class View:
 
     Attributes:
         summary: with the curves of its trials, where they are known.
-        folder: of the exhibits that a finished study leaves, if it has any.
+        folder: of the artifacts that a finished study leaves, if it has any.
     """
 
     summary: StudySummary
@@ -240,7 +240,7 @@ def view(
         summary: or the content of a ``summary.json``.
         records: trials with their curves, from the store; those that the summary alone knows have
             none.
-        folder: where a finished study left its sweeps (``exhibits/``).
+        folder: where a finished study left its sweeps (``artifacts/``).
 
     Raises:
         InvalidValue: the summary is of a later version, or lacks a field.

@@ -64,10 +64,11 @@ class Budget:
         best: list[tuple[float, ...]] = []
         without = 0
         for record in records:
-            if record.state in (TrialState.RUNNING, TrialState.FAILED):
+            complete = record.state is TrialState.COMPLETE
+            if record.state in (TrialState.RUNNING, TrialState.FAILED) or not (best or complete):
                 continue
             without += 1
-            if record.state is TrialState.COMPLETE and record.feasible:
+            if complete and record.feasible:
                 point = tuple(objective.of(record.metrics) for objective in objectives)
                 if not any(all(map(ge, other, point)) for other in best):
                     best = [other for other in best if not all(map(ge, point, other))] + [point]

@@ -24,7 +24,7 @@ from sentune.formatting import counted, differences
 from sentune.study.config import StudyConfig
 from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.storage import FINGERPRINT, knows, open_storage
+from sentune.study.store.storage import knows, open_storage, stored_fingerprint
 from sentune.study.store.study_index import StudyPlace, find_study
 from sentune.study.store.trial_codec import MILESTONE, SETTINGS, WARM_FROM, WARM_NUMBER, known, own
 from sentune.training.checkpoint_storage import storage_of
@@ -105,7 +105,7 @@ def fork_from(
     if storage is None or not knows(storage, place.name):
         raise InvalidValue("--fork", place.name, "that study has no trials yet; start it first")
     number = storage.get_study_id_from_name(place.name)
-    was = storage.get_study_user_attrs(number).get(FINGERPRINT, {})
+    was = stored_fingerprint(storage.get_study_user_attrs(number)) or {}
     states = (Stored.COMPLETE, Stored.PRUNED)
     ended = storage.get_all_trials(number, deepcopy=False, states=states)
     ended = [trial for trial in ended if own(trial) and known(trial)]

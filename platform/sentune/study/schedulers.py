@@ -68,6 +68,25 @@ class Scheduler:
         """
         return ""
 
+    def promoted(
+        self, curves: Curves, stopped: Mapping[int, int], complete: int | None = None
+    ) -> int | None:
+        """Return the stopped trial that goes on now; None: none does.
+
+        Args:
+            stopped: trial -> the rung that stopped it; none has gone on from there.
+            complete: trials that came to their end, where there is nothing else to run any more.
+        """
+        return None
+
+    def waiting(self, curves: Curves, stopped: Mapping[int, int], trials: int) -> set[int]:
+        """Return the stopped ones that may still go on in a search of so many trials."""
+        return set()
+
+    def most_waiting(self, trials: int) -> int:
+        """Return how many ``waiting`` has at most."""
+        return 0
+
     def expected(self, trials: int) -> int:
         """Return the examples of a search if each rung stops the share that it aims at."""
         return trials * self.max_examples
@@ -86,9 +105,8 @@ def cascade(trials: int, milestones: Sequence[int], share: int) -> int:
 class Halving(Scheduler):
     """Successive halving: rungs in examples seen, each ``eta`` times as far as the one before.
 
-    ASHA (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2): a
-    trial goes on past a rung if it is among the best 1/eta of those that have reached it. There is
-    no rung where the first one is the whole budget.
+    A trial goes on past a rung if it is among the best 1/eta of those that have reached it, and at
+    least ``keep`` of them. There is no rung where the first one is the whole budget.
     """
 
     @property
@@ -105,16 +123,66 @@ class Halving(Scheduler):
         earlier = [curve for number, curve in curves.items() if number <= trial]
         values = (self.sign * curve[examples] for curve in earlier if examples in curve)
         reached = sorted(values, reverse=True)
-        places = max(self.keep, len(reached) // self.eta)
-        bar = reached[min(places, len(reached)) - 1]
+        places = self._places(len(reached))
         own = self.sign * curves[trial][examples]
-        if own >= bar:
+        if sum(value > own for value in reached) < places:
             return ""
-        kept = f"the best {places} of {len(reached)} go on, from {self.sign * bar:.4g}"
+        bar = f", from {self.sign * reached[places - 1]:.4g}" if places else ""
+        kept = f"the best {places} of {len(reached)} go on{bar}"
         return f"{self.sign * own:.4g} at {examples:,} examples; {kept}"
+
+    def _places(self, reached: int) -> int:
+        """Return how many of the trials at a rung go on."""
+        return max(self.keep, reached // self.eta)
 
     def expected(self, trials: int) -> int:
         return cascade(trials, self.milestones, self.eta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asha(Halving):
+    """Asynchronous successive halving by promotion.
+
+    Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2: a trial
+    that is not among the best 1/eta of a rung is stopped there, and goes on from its checkpoint
+    once it is among them, before a new one starts. At the end of a search the best go on until
+    ``keep`` are complete.
+    """
+
+    def _places(self, reached: int) -> int:
+        return reached // self.eta
+
+    def _ranked(self, curves: Curves, rung: int) -> list[int]:
+        """Return the trials that have reached a rung, the best first, equals as they came."""
+        reached = [number for number, curve in sorted(curves.items()) if rung in curve]
+        return sorted(reached, key=lambda number: -self.sign * curves[number][rung])
+
+    def promoted(
+        self, curves: Curves, stopped: Mapping[int, int], complete: int | None = None
+    ) -> int | None:
+        for rung in reversed(self.rungs):
+            ranked = self._ranked(curves, rung) if rung in stopped.values() else []
+            short = complete is not None and complete < self.keep
+            places = self._places(len(ranked))
+            best = ranked[: max(self.keep, places) if short else places]
+            if (found := next((n for n in best if stopped.get(n) == rung), None)) is not None:
+                return found
+        return None
+
+    def waiting(self, curves: Curves, stopped: Mapping[int, int], trials: int) -> set[int]:
+        """Return those that are good enough were all trials of the search at their rung, and one
+        more for where such a one fails."""
+        found: set[int] = set()
+        for rung in set(stopped.values()):
+            most = self._most(max(trials, len(curves)))
+            found |= {n for n in self._ranked(curves, rung)[:most] if stopped.get(n) == rung}
+        return found
+
+    def most_waiting(self, trials: int) -> int:
+        return len(self.rungs) * min(trials, self._most(trials))
+
+    def _most(self, trials: int) -> int:
+        return 1 + max(self.keep, self._places(trials))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +289,7 @@ def default_first_rung(max_examples: int, eta: int) -> int:
 
 
 KINDS: Mapping[str, type[Scheduler]] = {
-    "asha": Halving,
+    "asha": Asha,
     "hyperband": Hyperband,
     "median": MedianStopping,
     "none": Scheduler,

@@ -239,16 +239,15 @@ class Study:
                 logger.warning("%s: %s", name, sentence)
         settle_orphans(self.store)
         space = self.space.with_points(config.points)
-        source: Source
+        source: Population | SearchSource
         if config.population:
-            source = population = Population(
+            source = Population(
                 self.store,
                 space,
                 members=config.population,
                 generations=config.generations,
                 seed=config.seed,
             )
-            self.retention.needed = population.needed
         else:
             source = SearchSource(
                 self.store,
@@ -258,6 +257,7 @@ class Study:
                 sampler=config.sampler,
                 first=config.sampler.partition(":")[0] != "grid",
             )
+        self.retention.needed = source.needed
         known = {run_name(trial.id): trial for trial in self.store.records()}
         self.retention.keep_tables(self.view, known)
         self.retention.apply()

@@ -25,7 +25,7 @@ from sentune.tasks.references import References
 from sentune.tasks.retrieval import Retrieval
 from sentune.tasks.rte import Rte
 from sentune.tasks.sts import Sts
-from sentune.tasks.transfer import TRANSFER, Transfer, TransferRelatedness
+from sentune.tasks.transfer import FOLDS, TRANSFER, Transfer, TransferRelatedness
 
 
 def tasks_for(
@@ -62,11 +62,13 @@ def make_tasks(
     references: References | None = None,
     grids: Grids | None = None,
     spread: ParallelMap = map,
+    folds: int = FOLDS,
 ) -> list[Task | ModelTask]:
     """Return the tasks asked for as (kind, corpus), named apart as ``tasks_for`` does; see there.
 
     Args:
         exclude: pairs that ``direction`` leaves out.
+        folds: of transfer tasks.
 
     Raises:
         InvalidValue: there is no such kind of task.
@@ -81,7 +83,8 @@ def make_tasks(
         "retrieval": Retrieval,
     }
     for task, of in TRANSFER.items():
-        makers[task] = Transfer if of is Kind.CLASSIFIED else TransferRelatedness
+        own = Transfer if of is Kind.CLASSIFIED else TransferRelatedness
+        makers[task] = partial(own, folds=folds)
     operations = [corpus for kind, corpus in wanted if kind == "generation"]
     made: list[Task | ModelTask] = [Generation(operations)] if operations else []
     for kind, corpus in wanted:

@@ -32,6 +32,9 @@ from sentune.tasks.transfer_solver import (
 TRANSFER: dict[str, Kind] = {name: task.kind for name, task in senteval.TASKS.items()}
 """SentEval's transfer tasks: name -> what its corpus holds."""
 
+FOLDS = 10
+"""SentEval's, outer and inner ones."""
+
 WHOLE = "whole"  # the split of a corpus without splits
 
 NO_TEST = (
@@ -69,7 +72,7 @@ class Transfer:
 
     kind = "transfer"
 
-    def __init__(self, corpus: Corpus, name: str = kind, *, folds: int = 10) -> None:
+    def __init__(self, corpus: Corpus, name: str = kind, *, folds: int = FOLDS) -> None:
         _check(corpus, Kind.CLASSIFIED, name, folds)
         self.name, self.folds = name, folds
         self.labels, codes = np.unique(corpus.table["label"].to_pylist(), return_inverse=True)
@@ -178,7 +181,7 @@ class TransferRelatedness:
 
     kind = "relatedness"
 
-    def __init__(self, corpus: Corpus, name: str = kind, *, folds: int = 10) -> None:
+    def __init__(self, corpus: Corpus, name: str = kind, *, folds: int = FOLDS) -> None:
         _check(corpus, Kind.RELATED, name, folds)
         self.name, self.folds = name, folds
         scores = np.asarray(corpus.table["score"].to_pylist(), dtype=np.float64)

@@ -9,7 +9,8 @@ Legend: S = sentences, N = pairs, V = values of a readout, D = width of a repres
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from sentune.geometry.points import Points
 from sentune.readouts.grid import Grid
 from sentune.readouts.representation import REPRESENTATION
 from sentune.readouts.sweep import SWEEP_FILE, Sweep
-from sentune.tasks.base import Embed, Given, ModelTask, Result, Task, evaluate, finite, readout_of
+from sentune.tasks.base import Given, ModelTask, Result, Task, evaluate, finite, readout_of
 from sentune.tasks.pairs import symmetric_similarity
 from sentune.tasks.sts import METRICS, Sts
 
@@ -100,6 +101,13 @@ def standard_error(similarities: Floats, scores: Floats, metric: str) -> float:
 Represent = Callable[[list[str]], Mapping[str, Tensor]]
 """S sentences -> name of a representation -> [S, D]."""
 
+
+class Features(Protocol):
+    """S sentences -> [S, F] for a linear classifier, of a representation."""
+
+    def __call__(self, sentences: Sequence[str], *, representation: str) -> Tensor: ...
+
+
 TABLE = "representations.json"
 WORDS = "words"
 """The averaged word vectors, which a learned representation must beat (Table 4)."""
@@ -110,7 +118,7 @@ def evaluate_representations(
     tasks: Sequence[Task | ModelTask],
     represent: Represent,
     *,
-    features: Embed | None = None,
+    features: Features | None = None,
     readouts: Given = None,
     grid: Grid = REPRESENTATION.grid,
 ) -> Result:
@@ -121,7 +129,9 @@ def evaluate_representations(
 
     Args:
         represent: called once for each STS task, with its sentences.
-        features: as in ``sentune.tasks.base.Model``.
+        features: as in ``sentune.tasks.base.Model``, of the representation that the readout
+            ``features`` names, or of both encoders (``ensemble``, which is their concatenation
+            here, section 5.2). It is never chosen.
         readouts: None to choose the representations (development set), or those chosen there.
         grid: representations to choose among.
 
@@ -147,7 +157,9 @@ def evaluate_representations(
         return _known(name, represent(sentences))
 
     others = [task for task in tasks if not isinstance(task, Sts)]
-    result.update(evaluate(others, embed, Points(), readouts, features=features))
+    named = str((readouts or {}).get("features", SHIPPED))
+    classified = None if features is None else partial(features, representation=named)
+    result.update(evaluate(others, embed, Points(), readouts, features=classified))
     return result
 
 

@@ -37,7 +37,7 @@ DIGEST = "sentune.digest"
 """Tag of a run with the digest of all that it was sent."""
 GENERATION = "sentune.generation"
 """Tag of a study's run with the number of the study's start that has written there."""
-LEFT = {"exhibits": "exhibits", "report.html": "report", "report.md": "report"}
+LEFT = {"artifacts": "artifacts", "report.html": "report", "report.md": "report"}
 """What a job leaves in its folder -> MLflow's folder for it."""
 ONE_CALL = 100
 """Params, tags and metrics that go in one call in any case."""

@@ -70,6 +70,7 @@ def cached_backward(
     loss: Callable[[Tensor], Tensor],
     *,
     no_sync: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    learns: bool = False,
 ) -> Tensor:
     """Add the gradient of ``loss(cat(embed(x) for x in inputs))`` to the parameters' ``.grad``.
 
@@ -77,11 +78,13 @@ def cached_backward(
     afterwards the generators stand where a plain backward would have left them.
 
     Args:
-        embed: one micro-batch -> [n, D]; the only thing whose parameters this reaches.
+        embed: one micro-batch -> [n, D].
         inputs: at least one micro-batch.
         loss: [B, D] -> scalar, called once; one without gradient has run its own backward pass.
         no_sync: makes a context in which a data-parallel module does not average gradients (DDP's
             ``no_sync``); entered for all micro-batches but the last.
+        learns: whether ``loss`` has parameters of its own: their gradient is taken together with
+            the last micro-batch's, as the data-parallel module averages gradients then.
 
     Returns:
         The loss, detached.
@@ -94,14 +97,15 @@ def cached_backward(
     leaf = torch.cat(embeddings).requires_grad_()
     value = loss(leaf)
     if value.requires_grad:
-        torch.autograd.backward(value)
-    gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+        torch.autograd.backward(value, inputs=[leaf] if learns else None, retain_graph=learns)
+    gradient, leaf.grad = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad, None
     after = RandomState.capture()
     parts = torch.split(gradient, [len(part) for part in embeddings])
     last = len(inputs) - 1
     for index, (micro_batch, state, part) in enumerate(zip(inputs, states, parts, strict=True)):
         state.restore()
         with nullcontext() if index == last else no_sync():
-            torch.autograd.backward(embed(micro_batch), part)
+            own = [value] if learns and index == last else []
+            torch.autograd.backward([embed(micro_batch), *own], [part, *map(torch.ones_like, own)])
     after.restore()
     return value.detach()

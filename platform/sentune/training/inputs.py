@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from sentune.corpora.encode import Encoder, WordEncoder
+from sentune.corpora.encode import Encoder, WordEncoder, sentence_columns
 from sentune.corpora.prepare import Prepared, Run, prepared
-from sentune.corpora.schema import Kind
+from sentune.corpora.schema import SCHEMAS, Kind
 from sentune.corpora.tokens import (
     Spread,
     TableEncoder,
@@ -41,6 +41,7 @@ STORIES = ("builtin:stories", ("builtin:similarity",))
 
 BUILTIN = {
     Kind.TRIPLETS: ("builtin:nli", ("builtin:nli",)),
+    Kind.LABELLED_PAIRS: ("builtin:nli", ("builtin:nli",)),
     Kind.SENTENCES: ("builtin:nli", ("builtin:nli",)),
     Kind.SENTENCE_PAIRS: ("builtin:operations", ("builtin:scenes",)),
     Kind.OPERATIONS: ("builtin:operations", ("builtin:operations", "builtin:scenes")),
@@ -60,10 +61,16 @@ class Inputs:
     note: str = ""
 
 
-def word_table(corpus: Prepared, vectors: str, frequencies: str | None, cache: Path) -> WordTable:
-    """Return the vectors of a file, or ``builtin:ppmi``'s, learned from a corpus of sentences."""
+def word_table(
+    corpus: Prepared,
+    vectors: str,
+    frequencies: str | None,
+    cache: Path,
+    columns: Sequence[str] = ("text",),
+) -> WordTable:
+    """Return the vectors of a file, or ``builtin:ppmi``'s, learned from columns of a corpus."""
     if vectors.startswith("builtin:"):
-        return learn_words(islice(corpus.texts("text"), LEARNED), vectors, cache)
+        return learn_words(islice(corpus.texts(*columns), LEARNED), vectors, cache)
     return open_words(vectors, frequencies, cache)
 
 
@@ -109,8 +116,8 @@ class InputMaker:
         if kind.kind is Kind.OPERATIONS:
             return self.operations(specs, encoder=encoder, decoder=decoder)
         (spec,) = specs
-        if kind.kind is Kind.ADJACENT_SENTENCES:
-            return self.words(spec, vectors=vectors, frequencies=frequencies)
+        if kind.on_words:
+            return self.words(spec, kind.kind, vectors=vectors, frequencies=frequencies)
         return self.sentences(spec, kind, encoder=encoder)
 
     def sentences(self, spec: str, kind: type[GradientMethod], *, encoder: str) -> Inputs:
@@ -119,7 +126,7 @@ class InputMaker:
         A built-in ``encoder`` learns its words from the corpus.
         """
         corpus = self.prepared(spec, kind.kind, self.limit)
-        texts = islice(corpus.texts(*corpus.column_names), LEARNED)
+        texts = islice(corpus.texts(*sentence_columns(SCHEMAS[kind.kind])), LEARNED)
         folder = prepare(encoder, texts, self.cache, corpus.fingerprint)
         tokens = self._tokens(corpus, Encoder(folder, self.max_length))
         return Inputs(folder=folder, tokens=(tokens,), corpora=(corpus,))
@@ -144,19 +151,22 @@ class InputMaker:
         tokens = tuple(self._tokens(corpus, ids) for corpus in corpora)
         return Inputs(folder=folder, tokens=tokens, corpora=corpora)
 
-    def words(self, spec: str, *, vectors: str, frequencies: str | None) -> Inputs:
-        """Return the words of a corpus of adjacent sentences, for methods on fixed word vectors.
+    def words(self, spec: str, kind: Kind, *, vectors: str, frequencies: str | None) -> Inputs:
+        """Return the words of a corpus, for methods on fixed word vectors.
 
         Args:
             vectors: ``glove:FILE``, ``fasttext:FILE``, or ``builtin:ppmi``, learned from the
                 corpus.
             frequencies: counts of words, for files of vectors.
         """
-        corpus = self.prepared(spec, Kind.ADJACENT_SENTENCES, self.limit)
-        words = word_table(corpus, vectors, frequencies, self.cache)
+        corpus = self.prepared(spec, kind, self.limit)
+        columns = sentence_columns(SCHEMAS[kind])
+        if kind is Kind.ADJACENT_SENTENCES:
+            columns = ["text"]  # each sentence stands there once
+        words = word_table(corpus, vectors, frequencies, self.cache, columns)
         tokens = self._tokens(corpus, WordEncoder(words.without_vectors(), self.max_length))
-        counts = unigram_counts(tokens, "following", len(words.words))
-        known = words.known_share(list(islice(corpus.texts("text"), SAMPLE)))
+        counts = unigram_counts(tokens, tokens.columns[1], len(words.words))
+        known = words.known_share(list(islice(corpus.texts(*columns), SAMPLE)))
         shown = without_credentials(vectors)
         return Inputs(
             folder=training_folder(words, counts, self.cache),

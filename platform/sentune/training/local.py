@@ -273,9 +273,9 @@ def _follow(trial: _Trial, group: Group, say: Say) -> None:
 
 
 def _card(run: LocalRun, best: SavedProgress, dev: list[Corpus]) -> dict[str, dict[str, Any]]:
-    kind, judged = run.kind.kind, {corpus.spec: corpus.fingerprint for corpus in dev}
-    on_words = kind is Kind.ADJACENT_SENTENCES or run.method in CLOSED_FORM
-    names = ["vectors" if on_words else "encoder", *(["decoder"] * (kind is Kind.OPERATIONS))]
+    kind, judged = run.kind, {corpus.spec: corpus.fingerprint for corpus in dev}
+    names = ["vectors" if kind.on_words else "encoder"]
+    names += ["decoder"] * (kind.kind is Kind.OPERATIONS)
     trained = {name: getattr(run, name) for name in names}
     corpus = ", ".join(run.corpus)
     hub = {

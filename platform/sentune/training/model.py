@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sentune.encoders import Tokenizer, load_tokenizer
+from sentune.encoders import Tokenizer, WordTokenizer, load_tokenizer
 from sentune.errors import InvalidValue
 from sentune.io.checksums import changed
 from sentune.io.folders import read_manifest, whole_folder, write_json, write_manifest
@@ -42,11 +42,11 @@ READ = {".json", ".parquet", ".safetensors"}
 class LoadedModel(NamedTuple):
     """A model folder in memory; ``settings`` holds the method's and the training's, flat.
 
-    ``tokenizer`` is None where the method is built on word vectors.
+    ``tokenizer`` is None where the method finds the words of sentences itself.
     """
 
     method: Any
-    tokenizer: Tokenizer | None
+    tokenizer: Tokenizer | WordTokenizer | None
     settings: dict[str, Any]
     readouts: dict[str, Any]
 

@@ -82,9 +82,15 @@ class RandomLstm(RandomEncoder):
             parameter.data = _uniform(tuple(parameter.shape), 1 / sqrt(width // 2), generator)
 
     def states(self, words: Tensor, lengths: Tensor) -> Tensor:
-        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        found: Tensor = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)[0]
-        return found
+        return lstm_states(self.lstm, words, lengths)
+
+
+def lstm_states(lstm: nn.LSTM, words: Tensor, lengths: Tensor) -> Tensor:
+    """[N, L, n] word vectors, [N] words of each sentence, none 0 -> [N, L, D] states, padding
+    left out."""
+    packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    found: Tensor = pad_packed_sequence(lstm(packed)[0], batch_first=True)[0]
+    return found
 
 
 class EchoState(RandomEncoder):

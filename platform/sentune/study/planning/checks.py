@@ -29,7 +29,7 @@ from sentune.errors import PlanError, named
 from sentune.io.atomic import StorageError, check_storage
 from sentune.io.sqlite_file import damage_in, sqlite_path
 from sentune.study.config import StudyConfig
-from sentune.study.planning.plan import Plan, bytes_bound
+from sentune.study.planning.plan import Plan, bytes_bound, most_waiting
 
 T = TypeVar("T")
 
@@ -83,7 +83,11 @@ def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
     if not checkpoint_bytes or "://" in config.storage:
         return
     most = bytes_bound(
-        checkpoint_bytes, concurrent=plan.concurrent, keep=config.keep, finals=plan.finalists
+        checkpoint_bytes,
+        concurrent=plan.concurrent,
+        keep=config.keep,
+        finals=plan.finalists,
+        waiting=most_waiting(config),
     )
     files = (file for file in Path(config.folder, "trials").rglob("*") if file.is_file())
     try:

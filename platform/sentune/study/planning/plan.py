@@ -225,6 +225,7 @@ def estimate(plan: Plan, config: StudyConfig, probe: Probe) -> Estimate:
             concurrent=plan.concurrent,
             keep=config.keep,
             finals=plan.finalists,
+            waiting=most_waiting(config),
         ),
         basis="; ".join([*basis, "on other machines it will differ"]),
     )
@@ -255,7 +256,16 @@ def _run_hours(plan: Plan, config: StudyConfig, probe: Probe) -> tuple[float, fl
     return hours(plan.trials, examples, validations - saved), full
 
 
-def bytes_bound(checkpoint_bytes: int, *, concurrent: int, keep: int, finals: int = 0) -> int:
+def bytes_bound(
+    checkpoint_bytes: int, *, concurrent: int, keep: int, finals: int = 0, waiting: int = 0
+) -> int:
     """Return bytes of checkpoints that a study with so many runs at a time, best trials that are
-    kept and runs of the finals never exceeds; one more is the published model's."""
-    return checkpoint_bytes * (PER_RUN * concurrent + keep + finals + 1)
+    kept, runs of the finals and stopped trials that may go on never exceeds; one more is the
+    published model's."""
+    return checkpoint_bytes * (PER_RUN * (concurrent + waiting) + keep + finals + 1)
+
+
+def most_waiting(config: StudyConfig) -> int:
+    """Return how many stopped trials may go on at most, at any moment."""
+    rungs = config.scheduling("max")
+    return 0 if config.population else rungs.most_waiting(config.trials)

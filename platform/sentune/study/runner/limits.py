@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sentune.errors import Overtaken
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.config import Budget
+from sentune.study.store.trial_codec import drawn
 
 if TYPE_CHECKING:
     from sentune.study.store.driver_lock import DriverLock
@@ -31,7 +32,7 @@ def expected_finals(
     known = [r for r in seen if r.state is TrialState.COMPLETE] or seen
     if not known:
         return Spent()
-    runs_seen = sum(r.examples for r in known) / max_examples
+    runs_seen = sum(r.examples - r.begun_at for r in known) / max_examples
     rounds = -(-runs // max(1, concurrent))
     return Spent(
         examples=runs * max_examples,
@@ -127,8 +128,10 @@ class Limits:
         """Return why no further run is started while those at work may go on; else empty."""
         if self._budget != Budget() and not self._closed:
             store, records = self._store, self._store.records()
-            spent = replace(self.used(), trials=len(store.trials()))
-            reserve = expected_finals(records, self._finals, store.budget, self._concurrent)
+            spent = replace(self.used(), trials=sum(map(drawn, store.trials())))
+            ended = any(record.state is TrialState.COMPLETE for record in records)
+            runs = self._finals + (not ended)  # one of the search has to come to its end
+            reserve = expected_finals(records, runs, store.budget, self._concurrent)
             self._closed = self._budget.exhausted(spent, reserve) or self._budget.no_gain_in(
                 records, *store.objectives
             )

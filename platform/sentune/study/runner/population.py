@@ -26,7 +26,7 @@ from sentune.study.runner.trial_source import Candidate, Source, running_of
 from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.domains import Choice, Dimension, Value
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.trial_codec import BEGUN_AT, milestones, run_name
+from sentune.study.store.trial_codec import BEGUN_AT, PARENT, milestones, run_name
 from sentune.study.store.trial_store import TrialStore
 
 FACTORS, RESAMPLED = (0.8, 1.2), 0.25
@@ -36,8 +36,8 @@ this probability."""
 SHARE = 0.25
 """Of the members that is replaced after a generation, and of those that replace them."""
 
-MEMBER, GENERATION, PARENT = "member", "generation", "parent"
-"""User attributes of a segment: whose it is, its place, and the trial whose checkpoint it takes."""
+MEMBER, GENERATION = "member", "generation"
+"""User attributes of a segment: whose it is, and its place."""
 
 
 class Population(Source):
@@ -166,13 +166,7 @@ class Population(Source):
         return sorted(ends, key=lambda member: (-ends[member], member))
 
     def _candidate(self, run: FrozenTrial) -> Candidate:
-        notes = run.user_attrs
-        return replace(
-            Candidate.of(run),
-            start_from=run_name(notes[PARENT]) if PARENT in notes else "",
-            start_at=notes.get(BEGUN_AT, 0),
-            stop_at=self._stop(notes[GENERATION]),
-        )
+        return replace(Candidate.of(run), stop_at=self._stop(run.user_attrs[GENERATION]))
 
 
 def explored(

@@ -250,8 +250,9 @@ def _rule(view: StudyView) -> dict[str, Stays]:
     """Return run -> what stays of it; the winner is known once its model is published."""
     options = view.place.description.get("options", {})
     complete = view.place.summary().get("state") == "complete"
-    # a scheduler that ends trials at rungs never goes on from another trial's checkpoint
-    by_rungs = options.get("scheduler", "none") in SCHEDULERS and not options.get("population")
+    # ASHA and populations go on from another trial's checkpoint
+    by_rungs = options.get("scheduler", "none") in {*SCHEDULERS} - {"asha"}
+    by_rungs = by_rungs and not options.get("population")
     seen, run = view.snapshot(), published(view.place.folder)
     return rule_of(
         seen.trials,

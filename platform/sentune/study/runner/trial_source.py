@@ -20,18 +20,24 @@ from sentune.records import TrialRecord
 from sentune.study.samplers.per_trial import Sampler
 from sentune.study.samplers.registry import make_sampler
 from sentune.study.samplers.study_adapter import SAMPLER, distribution
+from sentune.study.schedulers import Curves
 from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import (
+    BEGUN_AT,
     MICRO_BATCH,
+    NOTES,
+    PARENT,
     SEED,
     SETTINGS,
     TRIAL,
     TWIN,
     answers,
+    drawn,
     key,
     repeats,
     run_name,
+    stopped_at,
 )
 from sentune.study.store.trial_store import TrialStore
 
@@ -73,6 +79,8 @@ class Candidate:
             settings=said[SETTINGS],
             seed=said[SEED],
             micro_batch=said.get(MICRO_BATCH, 0),
+            start_from=run_name(said[PARENT]) if PARENT in said else "",
+            start_at=said.get(BEGUN_AT, 0),
         )
 
 
@@ -114,7 +122,8 @@ class SearchSource(Source):
     """Trials of a search, ``trials`` in all, counted over restarts; copies do not count.
 
     The ``sampler``, a name as ``--sampler`` takes it, draws what follows on the space's first
-    points; without ``first`` it draws all.
+    points; without ``first`` it draws all. Before it draws, the scheduler may promote a trial that
+    a rung has stopped: a trial with the same settings and seed goes on from its checkpoint.
     """
 
     def __init__(
@@ -144,6 +153,8 @@ class SearchSource(Source):
         self._answers: dict[str, FrozenTrial] = {}
         self._ended: set[str] = set()
         self._unended: list[int] = []
+        self._rungs: dict[int, int] = {}
+        self._ending = False
         self._seen = 0
 
     def _as_stored(self, point: Mapping[str, Value]) -> dict[str, Value]:
@@ -153,17 +164,77 @@ class SearchSource(Source):
 
     def _start(self) -> int | None:
         """Store the next trial that must be run; those that the store answers are passed over."""
-        for _ in range(ATTEMPTS):
-            if len(self.store.trials()) >= self.planned:
-                break
+        trials = self.store.trials()
+        if not self._ending and (number := self._promoted(trials)) is not None:
+            return self._go_on(number)
+        draws = not self._ending and self.planned > sum(map(drawn, trials))
+        for _ in range(ATTEMPTS if draws else 0):
             stored, running = self._look()
             size = self.space.size
             if size is not None and len(self._ended | running.keys()) >= max(size, 1):
                 break
             if (number := self._create(stored, running)) is not None:
                 return number
-        self.close()  # asked again ten times a second while the last trials run
+        over = not running_of(self.store)
+        if over and (number := self._promoted(trials, over=True)) is not None:
+            return self._go_on(number)
+        if over or not self._waiting(trials):
+            super().close()  # asked again ten times a second while the last trials run
         return None
+
+    def close(self) -> None:
+        """Give no further run but those without which no trial comes to its end."""
+        self._ending = True
+
+    def _standing(self, trials: Iterable[FrozenTrial]) -> tuple[Curves, dict[int, int]]:
+        """Return the curves of trials that have not come to nothing, and the rungs at which those
+        were stopped that none has gone on from."""
+        curves = {trial.number: trial.intermediate_values for trial in trials}
+        parents = {t.number: t.user_attrs[PARENT] for t in trials if PARENT in t.user_attrs}
+        for trial in trials:
+            number: int | None = trial.number
+            if trial.state.is_finished() and number not in self._rungs:
+                self._rungs[trial.number] = stopped_at(trial)
+            if trial.state == Stored.FAIL:
+                while number is not None:
+                    curves.pop(number, None)
+                    number = parents.get(number)
+        gone_on = set(parents.values())
+        return curves, {n: at for n, at in self._rungs.items() if at and n not in gone_on}
+
+    def _promoted(self, trials: Sequence[FrozenTrial], *, over: bool = False) -> int | None:
+        """Return the stopped trial that goes on now; where all is over, as many as are wanted."""
+        if self.store.scheduler is None:
+            return None
+        ended = sum(trial.state == Stored.COMPLETE for trial in trials)
+        curves, rungs = self._standing(trials)
+        return self.store.scheduler.promoted(curves, rungs, ended if over else None)
+
+    def _waiting(self, trials: Sequence[FrozenTrial]) -> set[int]:
+        if self.store.scheduler is None:
+            return set()
+        return self.store.scheduler.waiting(*self._standing(trials), self.planned)
+
+    def needed(self) -> set[str]:
+        """Return names of the runs from whose checkpoints another one goes on, or still may."""
+        trials = self.store.trials()
+        at_work = (run.user_attrs for run in running_of(self.store))
+        parents = {said[PARENT] for said in at_work if PARENT in said}
+        return {run_name(number) for number in self._waiting(trials) | parents}
+
+    def _go_on(self, number: int) -> int:
+        """Store the trial that goes on from a stopped one, and return its number."""
+        parent = self.store.get(number)
+        at, said = stopped_at(parent), parent.user_attrs
+        note = f"went on from trial {run_name(parent.number)} at {at:,} examples"
+        kept = {name: said[name] for name in (SAMPLER, MICRO_BATCH) if name in said}
+        return self.store.create(
+            dict(parent.params),
+            dict(parent.distributions),
+            settings=said[SETTINGS],
+            seed=said[SEED],
+            attributes={**kept, PARENT: parent.number, BEGUN_AT: at, NOTES: [note]},
+        )
 
     def _create(
         self, stored: Sequence[FrozenTrial], running: Mapping[str, FrozenTrial]

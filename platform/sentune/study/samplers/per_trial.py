@@ -27,10 +27,11 @@ from sentune.study.samplers.study_adapter import (
 )
 from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.trial_codec import DIRECTIONS, TWIN, key
+from sentune.study.store.trial_codec import DIRECTIONS, PARENT, TWIN, key
 
 View: TypeAlias = Callable[[Sequence[ShownTrial]], list[ShownTrial]]
-"""Function from all trials but copies, by number, to those that a sampler sees."""
+"""Function from trials, by number, to those that a sampler sees; copies, and trials that another
+one has gone on from, are left out before."""
 
 COUNTABLE = 10_000
 """Configurations up to which those that are left are listed, where draws only repeat themselves."""
@@ -119,8 +120,9 @@ class PerTrial:
     def _study(self, trials: Sequence[FrozenTrial]) -> optuna.Study:
         """Return an in-memory study of the trials that the sampler sees."""
         seen = []
+        gone_on = {trial.user_attrs.get(PARENT) for trial in trials}
         for trial in trials:
-            if TWIN in trial.user_attrs:
+            if TWIN in trial.user_attrs or trial.number in gone_on:
                 continue
             found = self._ended.get(trial.number) or shown(trial, self._lines)
             if trial.state.is_finished():  # then it does not change

@@ -24,8 +24,10 @@ from sentune.study.store.outage import StudyDatabase, damaged_database
 from sentune.study.store.postgres_lock import SILENT
 from sentune.study.store.trial_codec import DIRECTIONS, milestones, own
 
-FINGERPRINT = "world"
+FINGERPRINT = "fingerprint"
 """Attribute of a study: what all of its trials share."""
+OLD_FINGERPRINT = "world"
+"""Its name in studies of version 0.2.0 and before."""
 
 BUSY_SECONDS = 60
 """How long a writer waits for another one before SQLite calls the database locked."""
@@ -107,6 +109,12 @@ def knows(storage: BaseStorage, name: str) -> bool:
     return True
 
 
+def stored_fingerprint(attributes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what all trials of a study share, from its attributes; None where it has none."""
+    found: dict[str, Any] | None = attributes.get(FINGERPRINT, attributes.get(OLD_FINGERPRINT))
+    return found
+
+
 def open_study(
     storage: BaseStorage,
     name: str,
@@ -130,7 +138,7 @@ def open_study(
     if not knows(storage, name):
         storage.create_new_study([DIRECTIONS[mode] for mode in modes], name)
     study = optuna.load_study(storage=storage, study_name=name)
-    known = study.user_attrs.get(FINGERPRINT)
+    known = stored_fingerprint(study.user_attrs)
     now = json.loads(json.dumps(fingerprint))
     if known is None:
         study.set_user_attr(FINGERPRINT, now)

@@ -23,7 +23,7 @@ from sentune.study.space.objectives import Objective, ranked
 from sentune.study.store import trial_codec as codec
 from sentune.study.store.driver_lock import Holder, standing
 from sentune.study.store.driver_process import ProcessState
-from sentune.study.store.storage import FINGERPRINT, open_storage
+from sentune.study.store.storage import open_storage, stored_fingerprint
 from sentune.study.store.study_index import FINALS, StudyPlace
 
 GOES_ON = "its own command or `sentune study resume` goes on"
@@ -206,7 +206,7 @@ class StudyView:
             said: dict[str, Any] = {}
             if self.storage and search is not None:
                 said = self.storage.get_study_user_attrs(search)
-            fingerprint: dict[str, Any] = said.get(FINGERPRINT, {})
+            fingerprint = stored_fingerprint(said) or {}
             space = fingerprint.get("space") or self.place.description.get("space") or {}
             first = Objective(space.get("objective", ""), space.get("mode", "max"))
             others = (Objective(**other) for other in fingerprint.get("objectives", []))

@@ -23,6 +23,9 @@ END = "end"
 """How a trial ends, written before Optuna's state: ``state``, ``values``, ``constraints`` and what
 the record says (``reason``, ``repeats``, ``traceback``). Older studies have those by themselves."""
 
+PARENT = "parent"
+"""Number of the trial whose checkpoint a run takes up, at ``BEGUN_AT`` examples."""
+
 TIME = "time"
 """In a milestone: when it was reached, UTC epoch seconds; older studies have none."""
 
@@ -67,7 +70,7 @@ def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
         reason=end.get(REASON, ""),
         readouts=shown.get("readouts", {}),
         metrics=shown.get("metrics", {}),
-        examples=max(curve, default=0),
+        examples=max(curve, default=notes.get(BEGUN_AT, 0)),
         seconds=max((said["seconds"] for said in curve.values()), default=0.0),
         curve={examples: said["metrics"] for examples, said in curve.items()},
         gpu_seconds=sum(cost["seconds"] * cost["gpus"] for cost in costs.values()),
@@ -105,6 +108,18 @@ def own(trial: FrozenTrial) -> bool:
     """Return whether a trial was started in this study and is no copy of another one."""
     copied = TWIN in trial.user_attrs or WARM_FROM in trial.user_attrs
     return trial.state != Stored.WAITING and not copied
+
+
+def drawn(trial: FrozenTrial) -> bool:
+    """Return whether a trial began anew, and did not go on from another one."""
+    return PARENT not in trial.user_attrs
+
+
+def stopped_at(trial: FrozenTrial) -> int:
+    """Return the examples at which a rung has stopped a trial of this study; 0: none has."""
+    curve = milestones(trial) if trial.state == Stored.PRUNED and own(trial) else {}
+    at = max(curve, default=0)
+    return at if at and curve[at]["verdict"]["stop"] else 0
 
 
 def milestones(trial: FrozenTrial) -> dict[int, dict[str, Any]]:

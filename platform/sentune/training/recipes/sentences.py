@@ -16,7 +16,16 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sentune.beats import beat
-from sentune.encoders import Chunk, Pooling, Tokenizer, length_sorted_chunks, load, load_tokenizer
+from sentune.encoders import (
+    Chunk,
+    Pooling,
+    Tokenizer,
+    WordTokenizer,
+    length_sorted_chunks,
+    load,
+    load_tokenizer,
+)
+from sentune.encoders.words.vectors import is_word_table
 from sentune.errors import InvalidValue
 from sentune.io.folders import write_json
 from sentune.methods import SentenceMethod
@@ -39,7 +48,8 @@ ENCODER_PREFIX = "encoder."
 class Sentences:
     """See ``sentune.training.recipes.base.Recipe``; the folder is an encoder's.
 
-    A model folder has the encoder as Hugging Face reads it, and ``head.safetensors``.
+    A model folder has the encoder as Hugging Face reads it, or its word table, and
+    ``head.safetensors``. What only the loss uses is in checkpoints alone.
     """
 
     def build(
@@ -66,16 +76,19 @@ class Sentences:
     ) -> None:
         method.encoder.save(folder)
         load_tokenizer(source).save(folder, training.max_length)
-        if head := head_state(method):
+        if head := head_state(method, _apart(method)):
             save_file(head, folder / HEAD_FILE)
-        if method.name.startswith("simcse"):
+        if method.name.startswith(("simcse", "sbert")):
             write_modules(folder, method.encoder.width, method.settings.pooling)
         else:
             write_whole(folder)
 
     def read(self, make: Callable[..., SentenceMethod], folder: Path) -> SentenceMethod:
-        require(folder, "model*.safetensors")
+        if not is_word_table(folder):
+            require(folder, "model*.safetensors")
         method = make(load(str(folder)))
+        for name in method.loss_modules:
+            delattr(method, name)
         load_head(method, folder / HEAD_FILE)
         return method
 
@@ -88,7 +101,7 @@ class SentenceValidator(Validator):
         spec: TrialSpec,
         settings: TrainingSettings,
         device: torch.device,
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | WordTokenizer,
     ) -> None:
         super().__init__(spec, settings, device)
         self._tokenizer = tokenizer
@@ -123,6 +136,11 @@ class SentenceValidator(Validator):
 def known_tokens(folder: str, max_length: int) -> dict[str, np.ndarray]:
     """Sentence -> its tokens by an encoder's tokenizer, filled by the trials of this process."""
     return {}
+
+
+def _apart(method: SentenceMethod) -> tuple[str, ...]:
+    """Return prefixes of the weights that do not belong into ``head.safetensors``."""
+    return ENCODER_PREFIX, *(f"{name}." for name in method.loss_modules)
 
 
 def head_state(method: nn.Module, apart: tuple[str, ...] = (ENCODER_PREFIX,)) -> dict[str, Tensor]:
@@ -218,6 +236,11 @@ def distinct_rows(rows: Rows) -> tuple[list[np.ndarray], Tensor]:
     return [first[key] for key in known], torch.tensor(places, dtype=torch.long)
 
 
+def _codes(rows: Rows, device: torch.device) -> Tensor:
+    """[B] of rows that hold one code each."""
+    return torch.from_numpy(np.concatenate(rows).astype(np.int64)).to(device)
+
+
 class SentenceBackward:
     """See ``sentune.training.recipes.base.Backward``.
 
@@ -243,11 +266,15 @@ class SentenceBackward:
     def __call__(self, columns: Mapping[str, Rows]) -> Tensor:
         total = len(next(iter(columns.values())))
         parts, restore = self._parts(columns, total)
-        loss = partial(self._loss, restore=restore.to(self._group.device), total=total)
+        own = self._group.slice(total)
+        codes = {name: _codes(columns[name][own], self._group.device) for name in self.method.codes}
+        restore = restore.to(self._group.device)
+        loss = partial(self._loss, codes=codes, restore=restore, total=total)
         micro = self._settings.micro_batch
         if micro is not None and micro < self._group.sizes(total)[self._group.rank]:
             no_sync = getattr(self._parallel, "no_sync", nullcontext)
-            value = cached_backward(self._embed, parts, loss, no_sync=no_sync)
+            learns = bool(self.method.loss_modules)
+            value = cached_backward(self._embed, parts, loss, no_sync=no_sync, learns=learns)
         else:
             value = loss(torch.cat([self._embed(part) for part in parts]))
             torch.autograd.backward(value)
@@ -283,11 +310,13 @@ class SentenceBackward:
             embeddings: Tensor = self._parallel(*part.chunk.to(self._group.device))
         return embeddings
 
-    def _loss(self, embeddings: Tensor, *, restore: Tensor, total: int) -> Tensor:
+    def _loss(
+        self, embeddings: Tensor, *, codes: Mapping[str, Tensor], restore: Tensor, total: int
+    ) -> Tensor:
         """Local part of the mean loss, times the world size that averaging gradients divides by."""
         parts = embeddings[restore].chunk(len(self.method.roles))
         value = self.method.loss(
-            dict(zip(self.method.roles, parts, strict=True)),
+            {**dict(zip(self.method.roles, parts, strict=True)), **codes},
             partial(self._group.gather, rows=total),
             self._group.offset(total),
         )

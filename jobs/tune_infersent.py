@@ -1,0 +1,16 @@
+"""Tunes InferSent: a bidirectional LSTM on word vectors, with a softmax classifier over pairs.
+
+    python jobs/tune_infersent.py                    labelled pairs that ship with the package
+    python jobs/tune_infersent.py --vectors glove:glove.840B.300d.txt --set hidden_size=512 \
+        --corpus snli:snli_1.0_train.jsonl --dev snli:snli_1.0_dev.jsonl
+
+What is searched stands in search_spaces/infersent.py; --help explains the options.
+"""
+
+import _path  # noqa: F401  the submitted code wins over an installed one
+
+from search_spaces.infersent import DEFAULTS, SPACE
+from sentune import job
+
+if __name__ == "__main__":
+    job.run(SPACE, DEFAULTS)
