@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from ray.cluster_utils import Cluster
 
 import sentune
 from sentune.cli import app
@@ -28,6 +31,8 @@ from sentune.job.families import make_job
 from sentune.job.options import JobOptions
 from sentune.training.local import LocalRun
 from tests.page_blocks import FOREIGN, PAGES, ROOT, Block, blocks, calls, spans
+from tests.reader_commands import NOT_RUN, made_small, not_run
+from tests.reader_files import write_named
 
 EXTENDING = "docs/extending.md"
 ALL = [block for page in PAGES for block in blocks(page)]
@@ -134,10 +139,9 @@ def test_each_indented_block_is_a_command_or_python_or_listed() -> None:
 def test_commands_are_taken_by_their_own_parser(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if page == EXTENDING:  # its commands name the class of its first block
-        method = next(block for block in blocks(page) if block.language == "python")
+    if page == EXTENDING:
         (tmp_path / "modules").mkdir()
-        (tmp_path / "modules" / "caps.py").write_text(method.text)
+        write_modules(tmp_path / "modules")
         monkeypatch.syspath_prepend(tmp_path / "modules")
     found = calls(page, tmp_path)
     assert {call.place for call in found} <= {b.place for b in blocks(page) if b.shell}
@@ -186,6 +190,19 @@ def test_commands_in_the_text_name_what_there_is(page: str) -> None:
 @pytest.mark.parametrize("block", [b for b in ALL if b.language == "python"], ids=lambda b: b.place)
 def test_python_compiles(block: Block) -> None:
     compile(block.text, block.place, "exec")
+
+
+def write_modules(folder: Path) -> None:
+    """Write the modules of one's own that the commands of docs/extending.md name."""
+    python = [block.text for block in blocks(EXTENDING) if block.language == "python"]
+    for name, text in (
+        ("caps", "class CapCSE"),
+        ("tasks", "class Match"),
+        ("mutation", "class Mutation"),
+    ):
+        (block,) = (block for block in python if text in block)
+        before = "import sentune\nfrom torch import Tensor\n" if name == "tasks" else ""
+        (folder / f"{name}.py").write_text(before + block.partition("\nprint(")[0] + "\n")
 
 
 def named_calls() -> list[tuple[str, ast.Call]]:
@@ -248,3 +265,69 @@ def test_the_python_of_a_page_runs_as_one_program(page: str, folder: Path) -> No
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+RUN = """
+import json, runpy, sys
+from sentune.cli import main
+sys.path.insert(0, "jobs")
+for place, words in json.load(sys.stdin):
+    print(f"== {place}:", *words, flush=True)
+    sys.argv, code = words[words[0] == "python" :], 0
+    try:
+        main() if words[0] == "sentune" else runpy.run_path(words[1], run_name="__main__")
+    except SystemExit as ended:
+        code = ended.code or 0
+    sys.stderr.write(f"== {code}: {place}: {' '.join(words)}\\n")
+"""
+"""Runs commands one after the other; to import the libraries anew for each would take minutes."""
+
+
+@pytest.fixture(scope="module")
+def ray_here() -> Iterator[str]:
+    """The address of a cluster for the jobs of all pages."""
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}
+    )
+    yield cluster.address
+    cluster.shutdown()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("page", [page for page in PAGES if any(b.shell for b in blocks(page))])
+def test_the_commands_of_a_page_run(page: str, folder: Path, ray_here: str, tmp_path: Path) -> None:
+    here, stubs = tmp_path / "reader", tmp_path / "stubs"
+    shutil.copytree(folder, here)
+    stubs.mkdir()
+    for name in ("jobs", "search_spaces"):
+        (here / name).symlink_to(ROOT / name)
+    if page == EXTENDING:
+        write_modules(here)
+    found = [call for call in calls(page, stubs) if not_run(call) is None]
+    small = [(call.place, made_small(call, number)) for number, call in enumerate(found)]
+    for _, words in small:
+        write_named(shlex.join(words), here)
+    if not small:
+        pytest.skip("no command of this page can be run here")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SENTUNE_")}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        input=json.dumps(small),
+        cwd=here,
+        env={**env, "RAY_ADDRESS": ray_here},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    ended = re.findall(r"^== (\S+): (.*)", done.stderr, re.M)
+    assert len(ended) == len(small), done.stdout[-3000:] + done.stderr[-3000:]
+    wrong = [line for code, line in ended if code != "0"]
+    assert not wrong, "\n".join(wrong) + done.stdout[-9000:] + done.stderr[-5000:]
+
+
+def test_each_reason_not_to_run_a_command_is_needed(tmp_path: Path) -> None:
+    found = set()
+    for page in PAGES:
+        (tmp_path / page).mkdir(parents=True)
+        found |= {not_run(call) for call in calls(page, tmp_path / page)}
+    assert found == {None, *NOT_RUN}
