@@ -32,7 +32,7 @@ from sentune.training.inputs import InputMaker
 from sentune.training.loop import train
 from sentune.training.trial import TrialSpec
 
-FOLDER = Path(__file__).parent / "surfaces"
+FOLDER = Path(__file__).parent / "recorded"
 TINY = "builtin:tiny?layers=1&width=128"
 
 

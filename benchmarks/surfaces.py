@@ -34,7 +34,7 @@ GRID = len(TABLE_3) * 3 * BUDGET
 NEAR = 0.005
 """Of the best value of a recorded surface: about what a seed moves."""
 
-FOLDER = Path(__file__).parent / "surfaces"
+FOLDER = Path(__file__).parent / "recorded"
 
 
 def final(settings: Mapping[str, Any]) -> float:

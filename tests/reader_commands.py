@@ -32,6 +32,7 @@ IN_PLACE: list[tuple[str, str, str]] = [
     (r"", r"(?<=--encoder )MODEL", TINY),
     (r"", r"builtin:tiny\?layers=\d&width=128", TINY),
     (r"", r"--gpus-per-worker 1", ""),
+    (r"", r"\bbatch_size=\d{3}\b", "batch_size=32"),
     (r"sentune (fuse|difference|compress|compose)|.*generation=wikisplit", r"\bMODEL\b", INTERSENT),
     (r"", r"\bMODEL\b", GUMBEL),
     (r"", r"\bNAME\b", "gumbel"),
@@ -69,6 +70,8 @@ def made_small(call: Call, number: int) -> list[str]:
     if "--help" not in words:
         added = next((more for start, more in SMALL.items() if re.match(start, line)), "")
         words += added.split()
+        if "--max-examples" in added and "batch_size" not in line and "linear" not in line:
+            words += ["--set", "batch_size=32"]
         if "--trials" in added and "--study" not in line:
             words.append(f"--study=small-{number}")
     return words

@@ -12,25 +12,26 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from sentune.corpora.formats import read
 from sentune.corpora.schema import Kind
 
-Row = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
 ROWS = 240
 """Rows of a file; every other one has a premise that three people annotated."""
 
 
 def pairs(number: int) -> list[Row]:
     corpus = read(f"builtin:nli?size={ROWS}&seed={number}", Kind.LABELLED_PAIRS)
-    return corpus.table.to_pylist()
+    return cast("list[Row]", corpus.table.to_pylist())
 
 
 def scored(number: int) -> list[Row]:
-    return read(f"builtin:scenes?size={ROWS}&seed={number}", Kind.SCORED_PAIRS).table.to_pylist()
+    corpus = read(f"builtin:scenes?size={ROWS}&seed={number}", Kind.SCORED_PAIRS)
+    return cast("list[Row]", corpus.table.to_pylist())
 
 
 def operations(name: str, number: int) -> list[Row]:
@@ -53,10 +54,12 @@ def _table(file: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) 
 
 
 def snli(file: Path, number: int) -> None:
-    """Of each two rows, one with an annotator and one, of another premise, with three."""
+    """Premises that one person annotated, and others that three or four did, who do not agree."""
     made = []
     for place, row in enumerate(pairs(number)):
-        votes = [row["label"]] if place // 6 % 2 else [row["label"], row["label"], "neutral"]
+        two = "entailment" if row["label"] != "entailment" else "contradiction"
+        others = [two, two] if place % 2 else ["neutral"]
+        votes = [row["label"]] if place // 6 % 2 else [row["label"], row["label"], *others]
         texts = {"sentence1": row["premise"], "sentence2": row["hypothesis"]}
         made.append({**texts, "gold_label": row["label"], "annotator_labels": votes})
     _lines(file, made)
@@ -99,7 +102,7 @@ def sick(file: Path, number: int) -> None:
              "entailment_BA", "SemEval_set")  # fmt: skip
     rows = [
         (place, row["premise"], row["hypothesis"], row["label"].upper(), 1 + place % 5,
-         ("B_neutral_A", "B_entails_A")[place % 2], ("TRAIN", "TRIAL", "TEST")[place % 3])
+         ("B_neutral_A", "B_entails_A")[place % 2], ("TRAIN", "TRIAL", "TEST")[place // 3 % 3])
         for place, row in enumerate(pairs(number))
     ]  # fmt: skip
     _table(file, names, rows)
@@ -145,7 +148,8 @@ def compression(file: Path, number: int) -> None:
 
 def books(folder: Path, number: int) -> None:
     texts = read(f"builtin:stories?size={ROWS}&seed={number}", Kind.SENTENCES).table.to_pylist()
-    _write(folder / "book.txt", "\n".join(row["text"] for row in texts) + "\n")
+    text = " ".join(f"{row['text'].capitalize().rstrip(' .')}." for row in texts)
+    _write(folder / "book.txt", f"{text}\n")
 
 
 def senteval(folder: Path, number: int) -> None:

@@ -15,7 +15,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -218,7 +218,10 @@ def named_calls() -> list[tuple[str, ast.Call]]:
 
 
 def test_calls_in_the_text_have_arguments_that_there_are() -> None:
-    fields = {"tune": JobOptions.model_fields, "fit": LocalRun.__dataclass_fields__}
+    fields: dict[str, Iterable[str]] = {
+        "tune": JobOptions.model_fields,
+        "fit": LocalRun.__dataclass_fields__,
+    }
     calls = named_calls()
     assert len(calls) >= 3
     for place, call in calls:
@@ -299,7 +302,7 @@ def test_the_commands_of_a_page_run(page: str, folder: Path, ray_here: str, tmp_
     here, stubs = tmp_path / "reader", tmp_path / "stubs"
     shutil.copytree(folder, here)
     stubs.mkdir()
-    for name in ("jobs", "search_spaces"):
+    for name in ("jobs", "search_spaces", "cluster.yaml"):
         (here / name).symlink_to(ROOT / name)
     if page == EXTENDING:
         write_modules(here)
@@ -307,6 +310,7 @@ def test_the_commands_of_a_page_run(page: str, folder: Path, ray_here: str, tmp_
     small = [(call.place, made_small(call, number)) for number, call in enumerate(found)]
     for _, words in small:
         write_named(shlex.join(words), here)
+    (here / "FOLDER").mkdir(exist_ok=True)
     if not small:
         pytest.skip("no command of this page can be run here")
     env = {name: value for name, value in os.environ.items() if not name.startswith("SENTUNE_")}

@@ -107,6 +107,11 @@ def test_other_settings_may_be_fixed_where_the_caller_knows_them():
     }
 
 
+def test_values_of_another_setting_are_chosen_from():
+    space = SPACE.narrow({"max_length": "32, 64"}, ["max_length"], typed=lambda _, text: int(text))
+    assert space.settings["max_length"] == Choice(32, 64)
+
+
 def test_a_fixed_number_stays_a_number():
     space = replace(SPACE, fixed={"mix_a": 1.0})
     assert space.narrow({"mix_a": "3"}).fixed == {"mix_a": 3}

@@ -60,7 +60,7 @@ def test_pairs_of_two_kinds_are_read_as_a_job_of_the_method_reads_them(
     tmp_path: Path, method: str, posed: str
 ) -> None:
     sick = tmp_path / "SICK.txt"
-    names = "sentence_A sentence_B entailment_label entailment_BA relatedness_score".split()
+    names = ["sentence_A", "sentence_B", "entailment_label", "entailment_BA", "relatedness_score"]
     rows = [
         (f"a dog runs {n} times", f"a dog runs {n % 3} times", label, "B_neutral_A", str(1 + n % 5))
         for n in range(8)

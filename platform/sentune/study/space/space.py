@@ -185,7 +185,7 @@ class SearchSpace:
             wanted: setting -> text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows. For
                 a readout the text is its grid, which may be wider than the method's.
             others: all settings of the method and its training; those outside the space may be
-                fixed.
+                fixed, or chosen from values.
             readouts: of the method.
             typed: (setting, text) -> the value that the method's own settings make of it, which
                 may lie outside the space; None: the space's values are all there are.
@@ -202,7 +202,8 @@ class SearchSpace:
                 own_values = typed if name in others else None
                 settings[name] = narrowed(name, settings[name], text, own_values)
             elif name in others and typed is not None:
-                fixed[name] = typed(name, text)
+                values = dict.fromkeys(typed(name, part.strip()) for part in text.split(","))
+                settings[name] = Choice(*values)
             elif name in fixed:
                 fixed[name] = _number(name, text) if is_number(fixed[name]) else text
             else:
