@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sentune.beats import Beat
-from sentune.job.time_left import Ahead
+from sentune.job.time_left import PlannedWork
 from sentune.records import TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 from sentune.study.store.study_index import StudyPlace
@@ -23,11 +23,11 @@ KEPT = ("train/seconds", "train/examples_per_second")
 FOLDER = Path(__file__).parent / "recorded"
 
 
-def frames(name: str) -> tuple[Ahead, list[tuple[float, StudySnapshot, dict[str, Beat]]]]:
+def frames(name: str) -> tuple[PlannedWork, list[tuple[float, StudySnapshot, dict[str, Beat]]]]:
     """What was ahead of a recorded study, and (seconds, snapshot, beats) of its course."""
     recorded = json.loads((FOLDER / f"{name}.json").read_text())
     ahead = {k: tuple(v) if isinstance(v, list) else v for k, v in recorded["ahead"].items()}
-    return Ahead(**ahead), list(_played(recorded["frames"]))
+    return PlannedWork(**ahead), list(_played(recorded["frames"]))
 
 
 def _played(recorded: list[Any]) -> Iterator[tuple[float, StudySnapshot, dict[str, Beat]]]:
@@ -89,7 +89,7 @@ def record(file: Path, arguments: list[str]) -> None:
 
     def frame(display: progress.Display) -> None:
         assert display.time_left is not None
-        ahead.update(asdict(display.time_left.ahead))
+        ahead.update(asdict(display.time_left.work))
         seen = {run.name: _told(run) for run in (*display._seen.runs, *display._seen.finals)}
         changed = {name: run for name, run in seen.items() if told.get(name) != run}
         told.update(changed)

@@ -9,7 +9,7 @@ from rich.console import Console
 from sentune.beats import Beat
 from sentune.formatting import clock, percent, short
 from sentune.job.progress import QUIET_SECONDS, Display
-from sentune.job.time_left import Ahead, TimeLeft
+from sentune.job.time_left import PlannedWork, TimeLeft
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 from sentune.study.store.study_index import StudyPlace
@@ -55,14 +55,14 @@ class Scene:
     def begin(self, **plan: int) -> None:
         shown = {**PLAN, **plan}
         milestones = (*shown["rungs"], shown["max_examples"])
-        ahead = Ahead(
+        ahead = PlannedWork(
             trials=shown["trials"], finals=shown["finalists"], concurrent=2,
             milestones=milestones, rungs=tuple(shown["rungs"]),
         )  # fmt: skip
         self.display = Display(
             self.console, summary(self.mode), shown, self.look, varied=("batch_size",),
             beats=lambda: self.beats, now=lambda: self.now,
-            time_left=TimeLeft(ahead=ahead, clock=lambda: self.now),
+            time_left=TimeLeft(work=ahead, clock=lambda: self.now),
         )  # fmt: skip
 
     def store(self, record: TrialRecord, curve: dict[int, float] | None = None) -> None:

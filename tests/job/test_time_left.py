@@ -1,4 +1,4 @@
-"""The time left: what is ahead at measured costs, and recorded studies seen again."""
+"""The time left: the work that is left at measured costs, and recorded studies seen again."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from sentune.beats import Beat
-from sentune.job.time_left import SLOWER, Ahead, TimeLeft, measured, shown_left
+from sentune.job.time_left import SLOWER, PlannedWork, TimeLeft, measured, shown_left
 from sentune.records import TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 from sentune.study.store.study_index import StudyPlace
 from sentune.study.store.study_view import StoredRun, StudySnapshot
 from tests.job.recorded_study import FOLDER, frames
 
-AHEAD = Ahead(trials=2, finals=0, concurrent=1, milestones=(100, 300))
+WORK = PlannedWork(trials=2, finals=0, concurrent=1, milestones=(100, 300))
 RECORDED = sorted(file.stem for file in FOLDER.glob("*.json"))
 
 
@@ -29,7 +29,7 @@ def run(
 ) -> StoredRun:
     """A run of 20 examples a second; its milestones validate, and its process comes up before."""
     curve, times, seconds, before = {}, {}, 0.0, 0
-    for at in (at for at in AHEAD.milestones if at <= upto):
+    for at in (at for at in WORK.milestones if at <= upto):
         seconds += (at - before) / 20 + validation
         curve[at] = {"train/seconds": seconds, "train/examples_per_second": 20.0}
         times[at], before = round(1000 * (process + seconds)), at
@@ -52,15 +52,15 @@ def study(*runs: StoredRun) -> StudySnapshot:
 
 
 def told(
-    *runs: StoredRun, ahead: Ahead = AHEAD, beats: dict[str, Beat] | None = None
+    *runs: StoredRun, work: PlannedWork = WORK, beats: dict[str, Beat] | None = None
 ) -> float | None:
-    left = TimeLeft(ahead=ahead, clock=lambda: 0.0)
+    left = TimeLeft(work=work, clock=lambda: 0.0)
     left.look(study(*runs), beats or {})
     return left.seconds
 
 
 def test_training_validation_and_starts_are_measured_apart() -> None:
-    costs = measured([run(0), run(1, process=1.0)], [], {}, AHEAD, {})
+    costs = measured([run(0), run(1, process=1.0)], [], {}, WORK, {})
     assert costs is not None
     assert costs.example == pytest.approx(1 / 20)
     assert costs.validation == pytest.approx(4.0)
@@ -68,19 +68,19 @@ def test_training_validation_and_starts_are_measured_apart() -> None:
 
 
 def test_before_a_validation_its_rows_are_taken_to_cost_what_examples_do() -> None:
-    first, ahead = run(0, upto=0, ended=False), replace(AHEAD, trials=1, judged=40)
+    first, work = run(0, upto=0, ended=False), replace(WORK, trials=1, judged=40)
     beat = Beat(phase="training", examples=50, rate=20.0)
     left = 250 / 20 + 2 * 40 / 20
-    assert told(first, ahead=ahead, beats={"0000": beat}) == pytest.approx(left)
+    assert told(first, work=work, beats={"0000": beat}) == pytest.approx(left)
     few = replace(beat, examples=20)  # the first steps tell little
-    assert told(first, ahead=ahead, beats={"0000": few}) is None
-    assert told(first, ahead=ahead) is None
+    assert told(first, work=work, beats={"0000": few}) is None
+    assert told(first, work=work) is None
 
 
 def test_the_start_of_the_next_trials_process_is_known_once_one_trains() -> None:
     now = 0.0
-    ahead = replace(AHEAD, trials=3, concurrent=2, reused=False)
-    left, first = TimeLeft(ahead=ahead, clock=lambda: now), run(0, upto=0, ended=False)
+    work = replace(WORK, trials=3, concurrent=2, reused=False)
+    left, first = TimeLeft(work=work, clock=lambda: now), run(0, upto=0, ended=False)
     left.look(study(first), {"0000": Beat()})
     assert left.seconds is None
     now = 9.0  # for two and a half seconds of which it has trained
@@ -88,36 +88,36 @@ def test_the_start_of_the_next_trials_process_is_known_once_one_trains() -> None
     assert left.seconds == pytest.approx(250 / 20 + (9 - 2.5) + 300 / 20)
 
 
-def test_a_run_at_work_still_needs_what_is_ahead_of_it() -> None:
+def test_a_run_at_work_still_needs_its_own_rest() -> None:
     first = run(0, upto=100, ended=False)
-    ahead = replace(AHEAD, trials=1)
+    work = replace(WORK, trials=1)
     training = Beat(phase="training", examples=150, rate=20.0)
-    assert told(first, ahead=ahead, beats={"0000": training}) == pytest.approx(150 / 20 + 4)
+    assert told(first, work=work, beats={"0000": training}) == pytest.approx(150 / 20 + 4)
     slower = Beat(phase="training", examples=150, rate=10.0)
-    slow = told(first, ahead=ahead, beats={"0000": slower})
+    slow = told(first, work=work, beats={"0000": slower})
     assert slow is not None
     assert 150 / 20 + 4 < slow < 150 / 10 + 4
     half = Beat(phase="validating", examples=300, rate=20.0, done=3, total=6)
-    assert told(first, ahead=ahead, beats={"0000": half}) == pytest.approx(2)
+    assert told(first, work=work, beats={"0000": half}) == pytest.approx(2)
     saving = Beat(phase="saving", examples=300)
-    assert told(first, ahead=ahead, beats={"0000": saving}) == pytest.approx(0)
+    assert told(first, work=work, beats={"0000": saving}) == pytest.approx(0)
 
 
 def test_coming_trials_share_the_places_and_finals_follow_in_new_processes() -> None:
     whole = 300 / 20 + 2 * 4
-    ahead = replace(AHEAD, trials=4, finals=1, concurrent=2)
+    work = replace(WORK, trials=4, finals=1, concurrent=2)
     # two trials at a time, after two that have measured a start of 5 s; then the finals
-    assert told(run(0), run(1), ahead=ahead) == pytest.approx(whole + (5 + whole))
-    assert told(run(0), run(1), run(9, seed=1), ahead=ahead) == pytest.approx(0)
+    assert told(run(0), run(1), work=work) == pytest.approx(whole + (5 + whole))
+    assert told(run(0), run(1), run(9, seed=1), work=work) == pytest.approx(0)
 
 
 def test_a_trial_passes_a_rung_as_often_as_the_scheduler_lets_one_pass() -> None:
     """The fourth to come to a rung at which one in three goes on is the best in one of four."""
     stopped = [replace(run(n, upto=100), trial=n) for n in range(3)]
-    ahead = replace(AHEAD, trials=4, rungs=(100,), share=3, keep=1)
+    work = replace(WORK, trials=4, rungs=(100,), share=3, keep=1)
     to_rung, from_rung = 100 / 20 + 4, 200 / 20 + 4
     start = 5.0  # of the later ones, as that of the first
-    assert told(*stopped, ahead=ahead) == pytest.approx(start + to_rung + from_rung / 3, rel=0.05)
+    assert told(*stopped, work=work) == pytest.approx(start + to_rung + from_rung / 3, rel=0.05)
 
 
 def test_what_is_shown_does_not_grow_until_work_is_slower_by_half() -> None:
@@ -134,7 +134,7 @@ def test_recorded_studies_are_told_within_30_percent_and_never_grow(name: str) -
     """From a quarter of the way on, or 5 % of the whole where less than a sixth of it is left."""
     ahead, course = frames(name)
     now = 0.0
-    left = TimeLeft(ahead=ahead, clock=lambda: now)
+    left = TimeLeft(work=work, clock=lambda: now)
     end, before, seen = course[-1][0], float("inf"), 0
     for seconds, snapshot, beats in course:
         now = seconds

@@ -1,4 +1,4 @@
-"""The time that a study and its runs still need: what is ahead of them, at measured costs."""
+"""The time that a study and its runs still need: the work that is left, at measured costs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Costs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ahead:
+class PlannedWork:
     """Runs that a study is going to start.
 
     Attributes:
@@ -119,7 +119,7 @@ def measured(
     search: Sequence[StoredRun],
     finals: Sequence[StoredRun],
     beats: Mapping[str, Beat],
-    ahead: Ahead,
+    work: PlannedWork,
     starts: Mapping[str, float],
 ) -> Costs | None:
     """Return what runs have cost so far; None before a quarter of the first milestone is trained.
@@ -140,15 +140,15 @@ def measured(
         if spent is not None and first in run.times:
             start = max(0.0, (run.times[first] - run.began) / 1000 - spent)
         if start is not None:
-            (new if place < ahead.concurrent else again).append(start)
-    if not validations and examples < ahead.milestones[0] / 4:
+            (new if place < work.concurrent else again).append(start)
+    if not validations and examples < work.milestones[0] / 4:
         return None
     process, example = median(new) if new else 0.0, seconds / examples
     return Costs(
         example=example,
-        validation=median(validations) if validations else ahead.judged * example,
+        validation=median(validations) if validations else work.judged * example,
         process=process,
-        start=median(again) if again else 0.0 if ahead.reused else process,
+        start=median(again) if again else 0.0 if work.reused else process,
     )
 
 
@@ -173,13 +173,13 @@ class TimeLeft:
     are laid out over the places, and the finals after them.
 
     Attributes:
-        ahead: what the study is going to run.
+        work: what the study is going to run.
         clock: seconds.
         seconds: left of the study; None while they cannot be told.
         of_run: name of a run at work -> seconds left if it goes to its end.
     """
 
-    ahead: Ahead
+    work: PlannedWork
     clock: Callable[[], float] = time.monotonic
     seconds: float | None = None
     of_run: dict[str, float] = field(default_factory=dict)
@@ -194,7 +194,7 @@ class TimeLeft:
         population, whose runs go on from each other's checkpoints."""
         if config.population:
             return None
-        ahead = Ahead(
+        work = PlannedWork(
             trials=plan["trials"],
             finals=plan["finalists"],
             concurrent=plan["concurrent_now"] or plan["concurrent"],
@@ -205,7 +205,7 @@ class TimeLeft:
             reused=config.launched_by == "inline",
             judged=judged,
         )
-        return cls(ahead=ahead)
+        return cls(work=work)
 
     def look(self, study: StudySnapshot, beats: Mapping[str, Beat]) -> None:
         """Estimate anew from a snapshot and the newest beats."""
@@ -215,39 +215,39 @@ class TimeLeft:
             if (beat := beats.get(run.name)) and beat.rate:
                 trained_for = max(0, beat.examples - run.record.examples) / beat.rate
                 self._starts.setdefault(run.name, max(0.0, waited - trained_for))
-        ahead = self.ahead
-        costs = measured(search, study.finals, beats, ahead, self._starts)
+        work = self.work
+        costs = measured(search, study.finals, beats, work, self._starts)
         if costs is None:
             return
         left, of_run = 0.0, dict[str, float]()
         went_on = sum(run.record.begun_at > 0 for run in search)  # beside those that are planned
-        trials = len(search) if study.finals else ahead.trials + went_on
-        for runs, planned in ((search, trials), (study.finals, ahead.finals)):
+        trials = len(search) if study.finals else work.trials + went_on
+        for runs, planned in ((search, trials), (study.finals, work.finals)):
             at_work, waiting = list[float](), list[float]()
             for place in range(max(len(runs), planned)):
                 # search and finals have new processes each
-                start = costs.process if place < ahead.concurrent else costs.start
+                start = costs.process if place < work.concurrent else costs.start
                 if place >= len(runs):
-                    waiting.append(start + ahead.seconds(costs, may_stop=runs is search))
+                    waiting.append(start + work.seconds(costs, may_stop=runs is search))
                 elif (run := runs[place]).ended is None:
                     own, seen, first = self._standing(run, beats.get(run.name), costs, start)
-                    rest = partial(ahead.seconds, own, seen=seen, reported=run.record.examples)
+                    rest = partial(work.seconds, own, seen=seen, reported=run.record.examples)
                     at_work.append(max(0.0, first + rest(may_stop=runs is search)))
                     whole = max(0.0, first + rest())
                     of_run[run.name] = shown_left(self.of_run.get(run.name), whole)
-            left += _laid_out(at_work, waiting, max(1, ahead.concurrent))
+            left += _laid_out(at_work, waiting, max(1, work.concurrent))
         self.seconds, self.of_run = shown_left(self.seconds, left), of_run
 
     def _standing(
         self, run: StoredRun, beat: Beat | None, costs: Costs, start: float
     ) -> tuple[Costs, int, float]:
         """Return a run's own costs, the examples that it has seen, and the seconds beside what is
-        ahead of these: of its start, or less those of a validation that is partly through."""
+        before these: of its start, or less those of a validation that is partly through."""
         if beat is None or (beat.phase == "loading" and not beat.examples):
             waited = self.clock() - self._first_seen[run.name]
             return costs, run.record.examples, max(0.0, start - waited)
         examples, took, _ = trained(run, beat)
-        usual = self.ahead.milestones[0]
+        usual = self.work.milestones[0]
         # its own speed counts more with each example; the first steps tell little
         own = replace(costs, example=(usual * costs.example + took) / (usual + examples))
         through = 1.0 if beat.phase == "saving" else 0.0  # what has been validated is saved next
