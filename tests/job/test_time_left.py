@@ -132,7 +132,7 @@ def test_what_is_shown_does_not_grow_until_work_is_slower_by_half() -> None:
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_studies_are_told_within_30_percent_and_never_grow(name: str) -> None:
     """From a quarter of the way on, or 5 % of the whole where less than a sixth of it is left."""
-    ahead, course = frames(name)
+    work, course = frames(name)
     now = 0.0
     left = TimeLeft(work=work, clock=lambda: now)
     end, before, seen = course[-1][0], float("inf"), 0
