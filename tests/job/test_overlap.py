@@ -16,7 +16,8 @@ from sentune.corpora.overlap import same_rows, shared_rows
 from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.errors import InvalidValue
-from sentune.job.corpora import print_overlap, refuse_equal_corpora
+from sentune.job import corpora
+from sentune.job.corpora import prepared_corpora, print_overlap, refuse_equal_corpora
 from sentune.job.options import JobOptions
 
 
@@ -133,11 +134,35 @@ def test_shared_rows_are_counted_for_each_corpus_that_is_judged_on() -> None:
     rows = [("a cat sits", "a cat purrs", "neutral", None), ("a", "b", "neutral", None)]
     test = corpus(Kind.LABELLED_PAIRS, *rows)
     text = io.StringIO()
-    print_overlap({"corpus": prepared}, (PAIRS,), [test], Console(file=text, width=200))
+    trained = prepared_corpora({"corpus": prepared, "references": prepared})
+    assert len(trained) == 1
+    print_overlap(trained, (PAIRS,), [test], Console(file=text, width=200))
     assert text.getvalue().splitlines() == [
         "warning: dev: 2 of 4 rows stand in snli:train, too (1 row)",
         "warning: test: 1 of 2 rows stand in snli:dev, too (4 rows)",
     ]
+
+
+def test_shared_rows_of_small_files_are_told_before_a_cluster_is_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = ("premise", "hypothesis", "label")
+    rows = [("a", f"b{n // 2}", ("entailment", "contradiction")[n % 2]) for n in range(8)]
+    rows = [(p, f"{h} {label}", label) for p, h, label in rows]
+    for name, taken in (("train", rows), ("dev", rows[4:]), ("test", rows[:1])):
+        lines = ("\t".join(row) for row in (columns, *taken))
+        (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+    given = ["tune", "gumbel", "--storage", str(tmp_path / "studies"), "--study", "s"]
+    for role in ("corpus", "dev", "test"):
+        name = "train" if role == "corpus" else role
+        given += [f"--{role}", f"tsv:{tmp_path}/{name}.tsv"]
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # nothing answers there
+    said = " ".join(CliRunner().invoke(app, given).output.split())
+    assert f"warning: dev: 4 of 4 rows stand in tsv:{tmp_path}/train.tsv, too" in said
+    assert f"warning: test: 1 of 1 rows stand in tsv:{tmp_path}/train.tsv, too" in said
+    assert said.index("warning: dev") < said.index("127.0.0.1:1")
+    monkeypatch.setattr(corpora, "SMALL", 2)
+    assert "rows stand in" not in CliRunner().invoke(app, given).output
 
 
 def test_a_refused_start_leaves_nothing_behind(tmp_path: Path) -> None:

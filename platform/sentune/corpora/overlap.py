@@ -41,7 +41,7 @@ def same_rows(first: str, second: str) -> str:
         return ""
     if one.path == other.path:
         return "it is the same" if one.format == other.format else f"both read {one.path}"
-    left, right = _file(one), _file(other)
+    left, right = local_file(first), local_file(second)
     if left is None or right is None:
         return ""
     if left.samefile(right):
@@ -131,10 +131,11 @@ def _chosen(spec: Spec) -> dict[str, str]:
     return {name: value for name, value in spec.options.items() if name not in _UNRELATED}
 
 
-def _file(spec: Spec) -> Path | None:
+def local_file(spec: str) -> Path | None:
     """Return the local file that a specification names; None where it names none."""
-    if spec.format == "builtin":
+    source = parsed_spec(spec)
+    if source.format == "builtin":
         return None
-    files, root = files_at(spec.path)
+    files, root = files_at(source.path)
     path = Path(root)
     return path if is_local(files) and path.is_file() else None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import Console
 
+from sentune.corpora.formats import read
 from sentune.corpora.formats.spec import allow_bad_rows
-from sentune.corpora.overlap import same_rows, shared_rows
+from sentune.corpora.overlap import local_file, same_rows, shared_rows
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.ray_map import in_turn
 from sentune.corpora.schema import Corpus, Kind
@@ -28,6 +29,12 @@ from sentune.tasks import (
 )
 from sentune.tasks.own import TASKS, find_own
 from sentune.terminal import print_line
+
+Rows: TypeAlias = tuple[str, Kind, Any]
+"""A corpus by its specification, its kind, and its parts: shards or batches of rows."""
+
+SMALL = 100_000
+"""Rows of a training corpus up to which it is read once more to tell its overlap early."""
 
 TRAINING = "train"
 """Task of the metrics of the training itself."""
@@ -154,22 +161,36 @@ def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) ->
             print_line(console, f"warning: {role}: {bad} left out, the first: {first}", "yellow")
 
 
+def small_corpora(options: StudyOptions, kind: Kind) -> list[Rows] | None:
+    """Return the training corpora where all are local files of at most ``SMALL`` rows."""
+    found: list[Rows] = []
+    for spec in options.corpora:
+        if local_file(spec) is None:
+            return None
+        corpus = read(spec, kind, limit=min(options.limit or SMALL + 1, SMALL + 1))
+        if corpus.table.num_rows > SMALL:
+            return None
+        found.append((spec, kind, corpus.table.to_batches()))
+    return found
+
+
+def prepared_corpora(sources: Mapping[str, Prepared]) -> list[Rows]:
+    """Return the training corpora among what a job has prepared, by role."""
+    trained = [corpus for name, corpus in sources.items() if name.startswith("corpus")]
+    return [(corpus.spec, corpus.kind, corpus.cached) for corpus in trained]
+
+
 def print_overlap(
-    sources: Mapping[str, Prepared],
-    dev: Sequence[Corpus],
-    test: Sequence[Corpus],
-    console: Console,
+    trained: Sequence[Rows], dev: Sequence[Corpus], test: Sequence[Corpus], console: Console
 ) -> None:
     """Print a warning for each corpus of which rows stand in one that is read before it, too.
 
     Args:
-        sources: role -> corpus, of the training.
         test: empty where the test corpora have been read before.
     """
-    trained = [corpus for name, corpus in sources.items() if name.startswith("corpus")]
     for role, corpora in (("dev", dev), ("test", test)):
         for index, corpus in enumerate(corpora):
-            others: list[tuple[str, Kind, Any]] = [(c.spec, c.kind, c.cached) for c in trained]
+            others = list(trained)
             if role == "test":
                 others += [(c.spec, c.kind, c.table.to_batches()) for c in dev]
             for spec, kind, parts in others:

@@ -83,7 +83,8 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         begun = job.config.optuna_url or any(path.exists() for path in own)
         lock = _lock(job.config, held) if begun else None
         forked_from = old or origin(job.config)
-        summary = _study(job, test, options, space, console, lock, held, forked_from)
+        told = _tell_overlap(job, test, console)
+        summary = _study(job, test, options, space, console, lock, held, forked_from, told)
     if not isinstance(console, NotebookCell):  # a notebook shows the study that it gets
         report(summary, console, varied=tuple(job.space.settings))
         print_commands(console, next_commands(summary, job.config, options))
@@ -113,6 +114,18 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
     return test
 
 
+def _tell_overlap(job: JobFamily, test: tuple[Corpus, ...], console: Console) -> bool:
+    """Warn of rows that corpora share before a cluster that is there is joined; return whether it
+    was possible: else they are counted once the corpora are prepared."""
+    from sentune.job.corpora import print_overlap, small_corpora
+
+    joins = os.environ.get("RAY_ADDRESS")
+    trained = small_corpora(job.options, job.method.kind) if joins else None
+    if trained is not None:
+        print_overlap(trained, job.dev, test, console)
+    return trained is not None
+
+
 def _study(
     job: JobFamily,
     test: tuple[Corpus, ...],
@@ -122,6 +135,7 @@ def _study(
     lock: DriverLock | None,
     held: contextlib.ExitStack,
     forked_from: str | None,
+    overlap_told: bool,
 ) -> StudySummary:
     """Run the study, from its corpora to its summary.
 
@@ -131,7 +145,7 @@ def _study(
             once its plan is checked: a job that is refused before leaves no file behind.
     """
     from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
-    from sentune.job.corpora import print_corpora, print_overlap
+    from sentune.job.corpora import prepared_corpora, print_corpora, print_overlap
     from sentune.job.history import take_history
     from sentune.job.plan import checked_plan
     from sentune.job.product import publish
@@ -147,7 +161,8 @@ def _study(
             preparing.enter_context(connected())
         job.prepare(console)
         print_corpora(job.corpora(), console)
-        print_overlap(job.sources, job.dev, test, console)
+        if not overlap_told:
+            print_overlap(prepared_corpora(job.sources), job.dev, test, console)
         config, history = job.config, take_history(job)
         summary = start_summary(job, options, forked_from)
         cluster = preparing.pop_all()

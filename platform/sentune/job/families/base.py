@@ -30,6 +30,7 @@ from sentune.job.corpora import (
 )
 from sentune.job.options import StudyOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, ship
+from sentune.methods import ClosedForm, GradientMethod
 from sentune.readouts.grid import Readout
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import Budget, StudyConfig
@@ -52,6 +53,7 @@ class JobFamily(ABC):
     """A job of one family of methods; ``sentune.job.run`` calls its methods in this order.
 
     Attributes:
+        method: the method's class.
         space: what is searched, narrowed to what the user asked for.
         config: the study that the options ask for; ``prepare`` may change it.
         folder: what every trial builds its method from (``TrialSpec.encoder``).
@@ -63,6 +65,7 @@ class JobFamily(ABC):
 
     prefer: ClassVar[Kind | None] = Kind.SCORED_PAIRS
     builtin: tuple[str, ...] = ()
+    method: type[GradientMethod] | type[ClosedForm]
     space: SearchSpace
     config: StudyConfig
     folder: str = ""
