@@ -2,9 +2,10 @@
 
     .venv/bin/python -m benchmarks.quick_tables DATA --encoder MODEL
 
-Writes ``docs/quick-tables.md`` and ``docs/images/papers/*.svg``. DATA is a folder of data sets
-under the names of their publishers; where a test split or a corpus is not there, ``INSTEAD`` names
-another part of it, or another corpus, and the page says so. Studies go on where they stopped.
+Makes those that ``papers/`` lacks, and of all of them ``docs/quick-tables.md`` and
+``docs/images/papers/*.svg``. DATA is a folder of data sets under the names of their publishers;
+where a test split or a corpus is not there, ``INSTEAD`` names another part of it, or another
+corpus, and the page says so. Studies go on where they stopped.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from pathlib import Path
 
 from sentune.papers.figures import make_plot, write_plot
 from sentune.papers.make import TableMaker
-from sentune.papers.page import comparison_table, differences
+from sentune.papers.page import write
 from sentune.papers.table import DataFolder, StudyChoices, every
-from sentune.report.blocks import Section, StudyReport
-from sentune.report.published import PublishedPlot
-from sentune.report.render import to_markdown
+from sentune.report.published import Paper, PublishedPlot, PublishedTable
 
+HUB = r"Empty cells: (model|\\?-\\?-encoder):"
 DOCS = Path(__file__).parents[1] / "docs"
 INSTEAD = {
     "SNLI test": "snli:{}/snli/snli_1.0_dev.jsonl.gz?rows=5000:",
@@ -58,6 +58,9 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--encoder", required=True)
     parser.add_argument("--storage", default="studies")
+    parser.add_argument(
+        "--only", nargs="*", help="names of tables; the page is of all that are made"
+    )
     given = parser.parse_args()
     words = given.data / "words"
     data = DataFolder(given.data, {n: spec.format(given.data) for n, spec in INSTEAD.items()})
@@ -68,38 +71,39 @@ def main() -> None:
     }
     options = {"storage": given.storage, "seed": 0}
     choices = StudyChoices(data=data, quick=True, models=models, options=options)
-    maker, parts, slowest = TableMaker(choices=choices, say=print), [HEAD], 0.0
+    maker, out = TableMaker(choices=choices, say=print), Path("papers")
     for name, paper, found in every():
-        print(f"=== {name}", flush=True)
+        stem = name.replace("/", "-")
+        if (given.only and name not in given.only) or any(out.glob(f"{stem}.*")):
+            continue
         began = time.monotonic()
-        title = f"\n## {paper.paper}, {found.name}\n\n{found.caption}\n\n"
         if isinstance(found, PublishedPlot):
-            lines, notes = made = make_plot(paper, found, choices, print)
-            write_plot(name, paper, found, made, Path("papers"))
-            drawing = Path("papers", f"{name.replace('/', '-')}.svg")
-            image = DOCS / "images" / "papers" / drawing.name
-            image.parent.mkdir(exist_ok=True)
-            image.write_bytes(drawing.read_bytes())
-            shown = ", ".join(line.name for line in lines)
-            body = f"![{found.name} of {paper.paper}: {shown}](images/papers/{image.name})\n"
+            write_plot(name, paper, found, make_plot(paper, found, choices, print), out)
         else:
-            table = maker.make(paper, found)
-            blocks = [comparison_table(table)]
-            section = Section("ours", "", blocks)
-            page = StudyReport(title="", state="", subtitle="", sections=[section])
-            body = to_markdown(page).partition("## ")[2].partition("\n")[2].strip() + "\n"
-            notes = differences(table)
-        seconds = time.monotonic() - began
-        slowest = max(slowest, seconds)
-        print(f"=== {name}: {seconds:.0f} s", flush=True)
-        notes = [note for note in notes if not re.match(r"Empty cells: (model|--encoder):", note)]
-        said = "".join(f"- {note}\n" for note in notes)
-        parts.append(f"{title}{body}\n{said}")
-    text = "".join(parts)
+            write(name, maker.make(paper, found), out)
+        print(f"=== {name}: {time.monotonic() - began:.0f} s", flush=True)
+    text = HEAD + "".join(_section(*each, out) for each in every())
     for folder in (Path(given.encoder).parent, Path(given.storage).resolve(), given.data):
         text = text.replace(f"{folder}/", "")
     (DOCS / "quick-tables.md").write_text(text, encoding="utf-8")
-    print(f"the longest took {slowest:.0f} s")
+
+
+def _section(name: str, paper: Paper, found: PublishedTable | PublishedPlot, out: Path) -> str:
+    """Return the part of the page that a table has, or a figure, whose drawing goes to the docs."""
+    made = out / name.replace("/", "-")
+    title = f"\n## {paper.paper}, {found.name}\n\n"
+    if isinstance(found, PublishedPlot):
+        image = DOCS / "images" / "papers" / f"{made.name}.svg"
+        image.parent.mkdir(exist_ok=True)
+        image.write_bytes(made.with_suffix(".svg").read_bytes())
+        shown = f"![{found.name} of {paper.paper}](images/papers/{image.name})"
+        return f"{title}{found.caption}\n\n{shown}\n"
+    page = made.with_suffix(".md").read_text(encoding="utf-8")
+    ours = page.partition("\n## Ours beside")[2].partition("\n")[2].partition("\n## ")[0]
+    lines = [line for line in ours.splitlines() if not re.match(HUB, line)]
+    notes = [f"- {line}" if line[:1].isalpha() else line for line in lines]
+    said = re.sub(r"\n\n(?=- )", "\n", "\n".join(notes).strip())
+    return f"{title}{said.replace(chr(10) + '- ', chr(10) * 2 + '- ', 1)}\n"
 
 
 if __name__ == "__main__":
