@@ -114,7 +114,7 @@ def test_a_stopped_trial_goes_on_when_it_is_among_the_best_of_its_rung(storage):
     assert search.source.finished
     record = search.store.record(2)
     assert (record.begun_at, record.examples) == (100, 200)
-    assert record.notes == ["went on from trial 0000 at 100 examples"]
+    assert record.notes == ["went on from trial 0 at 100 examples"]
     seen = [(t.state, t.value) for t in seen_by_tpe(search.store)]
     stopped, complete = TrialState.PRUNED, TrialState.COMPLETE
     assert seen == [(stopped, 0.4), (complete, 0.6), (stopped, 0.1)]
