@@ -195,7 +195,8 @@ class SearchSource(Source):
     def close(self) -> None:
         """Give no further run but, if no trial has come to its end, the best that was stopped."""
         self._ending = True
-        kept = [n for n in self._orphans if TO_END in self.store.get(n).user_attrs]
+        complete = any(trial.state == Stored.COMPLETE for trial in self.store.trials())
+        kept = [n for n in self._orphans if not (complete or drawn(self.store.get(n)))]
         self._given_up |= {*self._orphans} - {*kept}
         self._orphans = deque(kept)
 
