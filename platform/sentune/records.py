@@ -45,6 +45,8 @@ class TrialRecord:
         notes: what happened to it beside its curve, a sentence each.
         violations: constraint -> by how much it is broken; 0 or less where it holds.
         begun_at: examples that the run had seen whose checkpoint it took up; 0: it began anew.
+        parent: number of the trial, stopped at a rung, that this one goes on with; None: its
+            settings were drawn.
         source: ``STUDY/NUMBER`` of the trial that was taken over from another study; else empty.
     """
 
@@ -62,6 +64,7 @@ class TrialRecord:
     notes: list[str] = field(default_factory=list)
     violations: dict[str, float] = field(default_factory=dict)
     begun_at: int = 0
+    parent: int | None = None
     source: str = ""
 
     @property
@@ -92,6 +95,13 @@ class TrialRecord:
         for group in ("settings", "metrics", "readouts", "violations"):
             found |= {f"{group}.{name}": value for name, value in getattr(self, group).items()}
         return found
+
+
+def with_ends(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
+    """Return the trials that no other one has gone on with: as many as were drawn."""
+    trials = [*trials]
+    gone_on = {trial.parent for trial in trials}
+    return [trial for trial in trials if trial.id not in gone_on]
 
 
 @dataclass(kw_only=True)
@@ -147,7 +157,8 @@ class Spent:
     """What a study has used up so far, over all of its starts.
 
     Attributes:
-        trials: of the search that were started; answers from the store are free.
+        trials: of the search that were drawn and started; answers from the store are free, and one
+            that a rung had stopped and that goes on counts once.
         examples: of all trials and finalists.
         hours: of wall time in which a driver ran it.
         gpu_hours: of all trials and finalists.
@@ -167,7 +178,7 @@ class Spent:
         own = [trial for trial in trials if not trial.source]
         every = [*own, *finals]
         return cls(
-            trials=len(own),
+            trials=sum(trial.parent is None for trial in own),
             examples=sum(run.examples - run.begun_at for run in every),
             hours=hours,
             gpu_hours=sum(run.gpu_seconds for run in every) / 3600,

@@ -107,6 +107,21 @@ def test_a_log_gets_a_line_for_each_event_and_long_lines_stay_whole(log) -> None
     ]
 
 
+def test_one_that_goes_on_says_so_and_counts_once(log) -> None:
+    scene, text = log
+    scene.begin()
+    scene.store(trial(0, TrialState.PRUNED, 0.7, 100), {100: 0.7})
+    on = replace(
+        trial(1, TrialState.RUNNING), parent=0, begun_at=100, notes=["went on from trial 0 at 100"]
+    )
+    scene.store(on)
+    scene.store(trial(2, TrialState.RUNNING))
+    scene.store(trial(2, TrialState.RUNNING, 0.6, 100), {100: 0.6})
+    lines = text.getvalue()
+    assert "trial 1 went on from trial 0 at 100: batch_size=32\n" in lines
+    assert "(best 70.0 %, trial 0; 0 of 4 trials done)" in lines
+
+
 def test_events_between_two_looks_have_a_line_each(log) -> None:
     scene, text = log
     scene.begin()

@@ -63,6 +63,13 @@ def test_the_same_space_takes_all_that_has_ended_and_is_the_old_ones_own():
     assert study.best_trial.user_attrs[WARM_NUMBER] == 2
 
 
+def test_one_that_was_stopped_and_went_on_is_taken_once():
+    stopped = trial_of(0.5, state=TrialState.PRUNED, examples=100)
+    study, said = forked(SPACE, trials=(stopped, trial_of(0.5, notes={"parent": 0})))
+    assert said.taken == 1
+    assert [trial.user_attrs[WARM_NUMBER] for trial in study.get_trials()] == [1]
+
+
 def test_trials_outside_the_new_space_are_left_and_counted():
     space = replace(SPACE, settings={**SPACE.settings, "rate": Uniform(0.2, 0.4)})
     study, said = forked(space)

@@ -110,6 +110,12 @@ def whole() -> dict[tuple[int, int], tuple[object, ...]]:
     return table(population.store)
 
 
+def test_every_segment_counts_as_a_trial():
+    population = open_population()
+    play(population, {})
+    assert all(record.parent is None for record in population.store.records())
+
+
 def test_every_member_trains_through_all_generations(whole):
     assert set(whole) == {(g, m) for g in range(5) for m in range(6)}
     assert whole[0, 0][0] == {"rate": 1e-3, "width": 32}, "known points come first"

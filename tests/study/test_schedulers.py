@@ -108,7 +108,8 @@ def test_promotion_takes_the_best_third_of_a_rung_and_needs_no_others_checkpoint
 def test_promotion_lets_none_pass_a_rung_before_it_can_compare():
     asha = make_scheduler("asha-promotion", **NUMBERS)
     curves = {0: {100: 0.5}, 1: {100: 0.4}, 2: {100: 0.9}}
-    assert asha.verdict(curves, 0, 100) == "0.5 at 100 examples; the best 0 of 1 go on"
+    said = "0.5 at 100 examples; it waits: the best of 3 goes on, and 1 came here so far"
+    assert asha.verdict(curves, 0, 100) == said
     assert asha.verdict(curves, 2, 100) == ""
     said = asha.verdict({**curves, 2: {100: 0.3}}, 2, 100)
     assert said == "0.3 at 100 examples; the best 1 of 3 go on, from 0.5"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import optuna
 import pytest
@@ -10,10 +12,10 @@ from optuna.trial import TrialState
 
 from benchmarks.simulate import open_simulated
 from sentune.launchers.trial_report import Report
-from sentune.records import PART, TrialRecord
+from sentune.records import PART, Spent, TrialRecord, with_ends
 from sentune.records import TrialState as State
 from sentune.study.runner.trial_source import Candidate, FinalsSource, SearchSource
-from sentune.study.samplers.per_trial import PerTrial
+from sentune.study.samplers.per_trial import Draw, PerTrial
 from sentune.study.samplers.registry import make_sampler
 from sentune.study.schedulers import Scheduler, make_scheduler
 from sentune.study.space.domains import Choice, Uniform
@@ -69,17 +71,29 @@ def test_an_orphan_goes_on_under_its_number_with_what_it_ran(storage):
 
 
 class Search:
-    """A search of trials with rungs at 100 of 200 examples, half of which go on."""
+    """A search of trials with a rung at 100 of 200 examples, half of which go on."""
 
-    def __init__(self, storage: optuna.storages.BaseStorage, trials: int) -> None:
-        rungs = make_scheduler("asha-promotion", first_rung=100, eta=2, max_examples=200, keep=1)
+    def __init__(
+        self,
+        storage: optuna.storages.BaseStorage,
+        trials: int,
+        numbers: Mapping[str, int] = {},
+        **source: Any,
+    ) -> None:
+        numbers = {"first_rung": 100, "eta": 2, "max_examples": 200, "keep": 1, **numbers}
+        rungs = make_scheduler("asha-promotion", **numbers)
         self.store = open_simulated(SPACE, rungs, storage=storage)
-        self.source = SearchSource(self.store, SPACE, trials=trials, seed=3)
+        self.source = SearchSource(self.store, SPACE, trials=trials, seed=3, **source)
 
-    def next(self) -> Candidate:
-        run = self.source.next(0)
+    def next(self, live: int = 0) -> Candidate:
+        run = self.source.next(live)
         assert run is not None
         return run
+
+    def stop_two(self) -> None:
+        """Let the rung stop trial 0, the better one, and trial 1."""
+        for value in (0.5, 0.4):
+            self.report(self.next(), value)
 
     def report(self, run: Candidate, value: float) -> None:
         """Let a run reach its next milestone and end there."""
@@ -114,7 +128,7 @@ def test_a_stopped_trial_goes_on_when_it_is_among_the_best_of_its_rung(storage):
     assert search.source.finished
     record = search.store.record(2)
     assert (record.begun_at, record.examples) == (100, 200)
-    assert record.notes == ["went on from trial 0000 at 100 examples"]
+    assert record.notes == ["went on from trial 0 at 100 examples"]
     seen = [(t.state, t.value) for t in seen_by_tpe(search.store)]
     stopped, complete = TrialState.PRUNED, TrialState.COMPLETE
     assert seen == [(stopped, 0.4), (complete, 0.6), (stopped, 0.1)]
@@ -131,8 +145,7 @@ def seen_by_tpe(store: TrialStore) -> list[optuna.trial.FrozenTrial]:
 
 def test_a_search_brings_a_trial_to_its_end_though_others_fail_or_it_is_closed(storage):
     search = Search(storage, trials=2)
-    for value in (0.5, 0.4):
-        search.report(search.next(), value)
+    search.stop_two()
     search.source.close()
     on = search.next()
     assert on.start_from == "0000"
@@ -141,6 +154,84 @@ def test_a_search_brings_a_trial_to_its_end_though_others_fail_or_it_is_closed(s
     assert on.start_from == "0001"
     search.report(on, 0.7)
     assert search.source.next(0) is None
+    assert search.source.needed() == set(), "nothing goes on any more"
+
+
+def test_one_that_finds_no_memory_as_it_goes_on_makes_room_for_the_next(storage):
+    search = Search(storage, trials=2)
+    search.stop_two()
+    search.store.infeasible(search.next().number, "no memory")
+    assert search.next().start_from == "0001"
+
+
+def test_the_last_ones_go_on_side_by_side_and_no_rung_stops_them(storage):
+    search = Search(storage, trials=2, numbers={"eta": 3, "max_examples": 900, "keep": 2})
+    search.stop_two()
+    runs = [search.next(live) for live in range(2)]
+    assert [run.start_from for run in runs] == ["0000", "0001"]
+    assert search.source.next(2) is None
+    assert not search.source.finished
+    at_rung = Report(examples=300, metrics={"toy/score": 0.0, PART: 1.0})
+    assert search.store.milestone(runs[0].number, at_rung) == ""
+
+
+def test_one_whose_checkpoint_is_gone_begins_anew(storage):
+    search = Search(storage, trials=2, has_checkpoint=lambda run, examples: run != "0000")
+    search.stop_two()
+    on = search.next()
+    assert (on.number, on.start_from, on.start_at) == (2, "", 0)
+    record = search.store.record(2)
+    assert record.notes == ["trial 0 again from its beginning: its checkpoint at 100 is gone"]
+    assert (record.parent, record.begun_at) == (0, 0)
+
+
+def test_where_a_budget_is_used_up_only_what_the_search_needs_goes_on(storage):
+    search = Search(storage, trials=9)
+    search.stop_two()
+    promoted = search.next()
+    search.next(1)
+    killed = Search(storage, trials=9)
+    killed.source.close()
+    assert killed.next() == promoted, "none has come to its end yet"
+    killed.report(promoted, 0.6)
+    assert killed.source.next(0) is None, "the other one stays as it is"
+    assert killed.source.finished
+    more = Search(storage, trials=9)
+    more.source.close()
+    assert more.source.next(0) is None
+
+
+class Always:
+    """Draws the same point."""
+
+    def draw(self, *_: Any) -> Draw:
+        return Draw(point={"rate": 0.5, "pooling": "cls"})
+
+
+def test_a_sampler_that_repeats_itself_leaves_its_copies_once(storage):
+    search = Search(storage, trials=9, sampler=Always())
+    search.report(search.next(), 0.5)
+    search.next()
+    assert search.source.next(1) is None
+    stored = len(search.store.all_trials())
+    assert search.source.next(1) is None
+    assert len(search.store.all_trials()) == stored
+
+
+def test_a_sampler_sees_one_that_goes_on_once_and_with_all_of_its_curve(storage):
+    search = Search(storage, trials=3)
+    search.stop_two()
+
+    def curves() -> list[dict[int, float]]:
+        return [trial.intermediate_values for trial in seen_by_tpe(search.store)]
+
+    on = search.next()
+    assert curves() == [{100: 0.5}, {100: 0.4}], "it has measured nothing more yet"
+    search.report(on, 0.6)
+    assert curves() == [{100: 0.4}, {100: 0.5, 200: 0.6}]
+    records = search.store.records()
+    assert [trial.id for trial in with_ends(records)] == [1, 2]
+    assert Spent.of(records, [], 0.0).trials == 2
 
 
 def trial(number: int) -> TrialRecord:

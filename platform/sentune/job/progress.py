@@ -125,7 +125,8 @@ class Display:
                 continue
             if known is None:
                 settings = self._settings(run.record)
-                start = f"trial {run.trial} started{': ' if settings else ''}{settings}"
+                began = "started" if run.record.parent is None else run.record.notes[0]
+                start = f"trial {run.trial} {began}{': ' if settings else ''}{settings}"
                 again = f"finalist: trial {run.trial} again from seed {run.seed}"
                 self._line(start if run.seed is None else again)
             before = run.record.examples if earlier else known.record.examples if known else 0
@@ -175,8 +176,7 @@ class Display:
         return pick(scored, key=lambda trial: trial.metrics[self.objective], default=None)
 
     def _outlook(self) -> str:
-        done = min(self._seen.ended, self.plan["trials"])  # one that goes on counts once more
-        parts = [f"{done} of {self.plan['trials']} trials done"]
+        parts = [f"{self._seen.ended} of {self.plan['trials']} trials done"]
         if (best := self.best) is not None:
             parts.insert(0, f"best {self._value(best.metrics)}, trial {best.id}")
         if self.time_left is not None and self.time_left.seconds is not None:

@@ -220,7 +220,7 @@ class TimeLeft:
         if costs is None:
             return
         left, of_run = 0.0, dict[str, float]()
-        went_on = sum(run.record.begun_at > 0 for run in search)  # beside those that are planned
+        went_on = sum(run.record.parent is not None for run in search)  # beside those planned
         trials = len(search) if study.finals else work.trials + went_on
         for runs, planned in ((search, trials), (study.finals, work.finals)):
             at_work, waiting = list[float](), list[float]()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sentune.formatting import clock, counted, hours, percent, setting
-from sentune.records import StudySummary, TrialState
+from sentune.records import StudySummary, TrialState, with_ends
 from sentune.report.blocks import Block, Cell, Row, Table, Text
 from sentune.report.figures import cost
 from sentune.report.view import View
@@ -40,7 +40,12 @@ def _totals(view: View) -> Table:
         return Cell(clock(of), of)
 
     rows: list[Row] = [
-        ["trials", spent.trials or len(summary.trials), limit("max_trials"), planned("trials")],
+        [
+            "trials",
+            spent.trials or len(with_ends(summary.trials)),
+            limit("max_trials"),
+            planned("trials"),
+        ],
         ["examples", examples, "", planned("examples_at_most")],
         ["wall time", Cell(hours(spent.hours), spent.hours), limit("max_hours", " h"), ""],
         ["GPU time", Cell(hours(gpu), gpu), limit("max_gpu_hours", " h"), ""],

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from sentune.formatting import counted, hours, spread
 from sentune.io.atomic import write_document
-from sentune.records import TrialState
+from sentune.records import TrialState, with_ends
 from sentune.report import behaviour, trial_sections
 from sentune.report.blocks import Block, Cell, Facts, Section, StudyReport, Table, Text, is_empty
 from sentune.report.comparison import comparison
@@ -84,9 +84,10 @@ def finding(view: View) -> str:
         over = winner.metrics[objective]
         how = "mean ± standard deviation over" if len(over.values) > 1 else "from"
         seeds = counted(len(over.values), "fresh seed")
+        trials = counted(len(with_ends(summary.trials)), "trial")
         return (
             f"{summary.method} reaches {objective} {spread(objective, over)} on dev: {how} "
-            f"{seeds} of trial {winner.trial}, among {counted(len(summary.trials), 'trial')}."
+            f"{seeds} of trial {winner.trial}, among {trials}."
         )
     is_open = summary.state not in ("complete", "failed")
     if best is None:
@@ -102,7 +103,7 @@ def finding(view: View) -> str:
 
 def _facts(view: View) -> dict[str, str]:
     summary = view.summary
-    ended = len(summary.trials) - view.count(TrialState.RUNNING)
+    ended = len(with_ends(summary.trials)) - view.count(TrialState.RUNNING)
     planned = summary.plan.get("trials")
     of = f" of {planned:,}" if isinstance(planned, int) else ""
     examples = summary.spent.examples or sum(trial.examples for trial in summary.trials)

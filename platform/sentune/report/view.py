@@ -14,7 +14,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from sentune.errors import InvalidValue
 from sentune.formatting import measured, spread
-from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
+from sentune.records import (
+    FinalistRecord,
+    Spread,
+    StudySummary,
+    TrialRecord,
+    TrialState,
+    with_ends,
+)
 from sentune.report.axes import Axis, axes_of
 from sentune.report.importance import Importance, importance
 from sentune.report.rules import ACCURACIES, RuleVerdict, of_rule, rules_of, verdict_on
@@ -193,7 +200,7 @@ class View:
     @cached_property
     def rung_counts(self) -> dict[int, Counter[str]]:
         """Return the fates of the trials at each rung, and at the end."""
-        return rung_counts(self.summary.trials, self.rungs, self.max_examples)
+        return rung_counts(with_ends(self.summary.trials), self.rungs, self.max_examples)
 
     @property
     def encoder(self) -> str:
@@ -203,8 +210,8 @@ class View:
         return str(named or summary.space.get("fixed", {}).get("vectors", ""))
 
     def count(self, *states: TrialState) -> int:
-        """Trials in any of these states."""
-        return sum(trial.state in states for trial in self.summary.trials)
+        """Trials in any of these states, one that was stopped and went on once."""
+        return sum(trial.state in states for trial in with_ends(self.summary.trials))
 
 
 def rung_counts(

@@ -26,7 +26,15 @@ from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.storage import knows, open_storage, stored_fingerprint
 from sentune.study.store.study_index import StudyPlace, find_study
-from sentune.study.store.trial_codec import MILESTONE, SETTINGS, WARM_FROM, WARM_NUMBER, known, own
+from sentune.study.store.trial_codec import (
+    MILESTONE,
+    PARENT,
+    SETTINGS,
+    WARM_FROM,
+    WARM_NUMBER,
+    known,
+    own,
+)
 from sentune.training.checkpoint_storage import storage_of
 
 STEPS = ("rungs", "milestones", "rung_rows")
@@ -109,6 +117,8 @@ def fork_from(
     states = (Stored.COMPLETE, Stored.PRUNED)
     ended = storage.get_all_trials(number, deepcopy=False, states=states)
     ended = [trial for trial in ended if own(trial) and known(trial)]
+    gone_on = {trial.user_attrs.get(PARENT) for trial in ended}
+    ended = [trial for trial in ended if trial.number not in gone_on]
     if others := [*differences(_decisive(was), _decisive(now))]:
         left_out = counted(len(ended), "trial")
         return Forked(taken=0, left=[f"{left_out} left out: {line}" for line in others])

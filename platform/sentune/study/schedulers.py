@@ -75,7 +75,8 @@ class Scheduler:
 
         Args:
             stopped: trial -> the rung that stopped it; none has gone on from there.
-            complete: trials that came to their end, where there is nothing else to run any more.
+            complete: trials that came to their end, or are on their way to it where no rung stops
+                them, once there is nothing else to run.
         """
         return None
 
@@ -128,9 +129,12 @@ class Halving(Scheduler):
         own = self.sign * curves[trial][examples]
         if sum(value > own for value in reached) < places:
             return ""
-        bar = f", from {self.sign * reached[places - 1]:.4g}" if places else ""
-        kept = f"the best {places} of {len(reached)} go on{bar}"
-        return f"{self.sign * own:.4g} at {examples:,} examples; {kept}"
+        return f"{self.sign * own:.4g} at {examples:,} examples; {self._why(reached, places)}"
+
+    def _why(self, reached: Sequence[float], places: int) -> str:
+        return (
+            f"the best {places} of {len(reached)} go on, from {self.sign * reached[places - 1]:.4g}"
+        )
 
     def _places(self, reached: int) -> int:
         """Return how many of the trials at a rung go on."""
@@ -152,6 +156,10 @@ class AshaPromotion(Halving):
 
     def _places(self, reached: int) -> int:
         return reached // self.eta
+
+    def _why(self, reached: Sequence[float], places: int) -> str:
+        waits = f"it waits: the best of {self.eta} goes on, and {len(reached)} came here so far"
+        return super()._why(reached, places) if places else waits
 
     def _ranked(self, curves: Curves, rung: int) -> list[int]:
         """Return the trials that have reached a rung, the best first, equals as they came."""

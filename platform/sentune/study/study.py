@@ -43,8 +43,9 @@ from sentune.study.store.journal import StudyJournal
 from sentune.study.store.storage import open_storage, open_study, storage_url
 from sentune.study.store.study_index import FINALS, StudyPlace
 from sentune.study.store.study_view import IDENTITY, StudyView
-from sentune.study.store.trial_codec import run_name
+from sentune.study.store.trial_codec import drawn, run_name
 from sentune.study.store.trial_store import TrialStore
+from sentune.training import checkpoints
 from sentune.training.checkpoint_storage import storage_of
 from sentune.training.identity import identity_of
 from sentune.training.trial import Program, TrialSpec
@@ -208,7 +209,8 @@ class Study:
             self.storage.guard(self.held)
         try:
             with self.sharing.watched():
-                ended = sum(trial.state.is_finished() for trial in self.store.trials())
+                trials = filter(drawn, self.store.trials())
+                ended = sum(trial.state.is_finished() for trial in trials)
                 left = self.config.population or max(0, self.config.trials - ended)
                 self.prewarm.ask(min(self.sharing.allowed, left))
                 limits = Limits(
@@ -256,6 +258,7 @@ class Study:
                 seed=config.seed,
                 sampler=config.sampler,
                 first=config.sampler.partition(":")[0] != "grid",
+                has_checkpoint=self._has_checkpoint,
             )
         self.retention.needed = source.needed
         known = {run_name(trial.id): trial for trial in self.store.records()}
@@ -314,6 +317,9 @@ class Study:
             start_from=candidate.start_from and self.config.directory(candidate.start_from),
             start_at=candidate.start_at,
         )
+
+    def _has_checkpoint(self, run: str, examples: int) -> bool:
+        return storage_of(self.config.directory(run)).has(checkpoints.name_of(examples))
 
     def _stored(self, store: TrialStore, number: int) -> None:
         """Write tables, drop checkpoints and call watchers after something of a run is stored."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sentune.errors import Overtaken
-from sentune.records import Spent, TrialRecord, TrialState
+from sentune.records import Spent, TrialRecord, TrialState, with_ends
 from sentune.study.config import Budget
 from sentune.study.store.trial_codec import drawn
 
@@ -127,7 +127,7 @@ class Limits:
     def closed(self) -> str:
         """Return why no further run is started while those at work may go on; else empty."""
         if self._budget != Budget() and not self._closed:
-            store, records = self._store, self._store.records()
+            store, records = self._store, with_ends(self._store.records())
             spent = replace(self.used(), trials=sum(map(drawn, store.trials())))
             ended = any(record.state is TrialState.COMPLETE for record in records)
             runs = self._finals + (not ended)  # one of the search has to come to its end

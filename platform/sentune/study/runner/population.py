@@ -26,7 +26,7 @@ from sentune.study.runner.trial_source import Candidate, Source, running_of
 from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.domains import Choice, Dimension, Value
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.trial_codec import BEGUN_AT, PARENT, milestones, run_name
+from sentune.study.store.trial_codec import BEGUN_AT, MEMBER, PARENT, milestones, run_name
 from sentune.study.store.trial_store import TrialStore
 
 FACTORS, RESAMPLED = (0.8, 1.2), 0.25
@@ -36,8 +36,8 @@ this probability."""
 SHARE = 0.25
 """Of the members that is replaced after a generation, and of those that replace them."""
 
-MEMBER, GENERATION = "member", "generation"
-"""User attributes of a segment: whose it is, and its place."""
+GENERATION = "generation"
+"""User attribute of a segment: its place among those of its member."""
 
 
 class Population(Source):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from sentune.study.store.trial_codec import (
     PARENT,
     SEED,
     SETTINGS,
+    TO_END,
     TRIAL,
     TWIN,
     answers,
@@ -79,7 +80,7 @@ class Candidate:
             settings=said[SETTINGS],
             seed=said[SEED],
             micro_batch=said.get(MICRO_BATCH, 0),
-            start_from=run_name(said[PARENT]) if PARENT in said else "",
+            start_from=run_name(said[PARENT]) if said.get(BEGUN_AT) else "",
             start_at=said.get(BEGUN_AT, 0),
         )
 
@@ -123,7 +124,8 @@ class SearchSource(Source):
 
     The ``sampler``, a name as ``--sampler`` takes it, draws what follows on the space's first
     points; without ``first`` it draws all. Before it draws, the scheduler may promote a trial that
-    a rung has stopped: a trial with the same settings and seed goes on from its checkpoint.
+    a rung has stopped: a trial with the same settings and seed goes on from its checkpoint, or
+    begins anew where ``has_checkpoint``, of a run's name and its examples, is false.
     """
 
     def __init__(
@@ -135,8 +137,10 @@ class SearchSource(Source):
         seed: int,
         sampler: Sampler | str = "tpe",
         first: bool = True,
+        has_checkpoint: Callable[[str, int], bool] = lambda run, examples: True,
     ) -> None:
         super().__init__(store, running_of(store))
+        self._has_checkpoint = has_checkpoint
         self.space, self.planned, self.seed = space, trials, seed
         if isinstance(sampler, str):
             sampler = make_sampler(
@@ -155,6 +159,7 @@ class SearchSource(Source):
         self._unended: list[int] = []
         self._rungs: dict[int, int] = {}
         self._ending = False
+        self._given_up: set[int] = set()
         self._seen = 0
 
     def _as_stored(self, point: Mapping[str, Value]) -> dict[str, Value]:
@@ -175,16 +180,25 @@ class SearchSource(Source):
                 break
             if (number := self._create(stored, running)) is not None:
                 return number
-        over = not running_of(self.store)
-        if over and (number := self._promoted(trials, over=True)) is not None:
-            return self._go_on(number)
-        if over or not self._waiting(trials):
-            super().close()  # asked again ten times a second while the last trials run
+        else:  # asked again ten times a second while the last trials run, and draws leave copies
+            self.planned = sum(map(drawn, trials)) if draws else self.planned
+        at_work = [run for run in running_of(self.store) if run.number not in self._given_up]
+        if all(TO_END in run.user_attrs for run in at_work):
+            ended = len(at_work) + sum(trial.state == Stored.COMPLETE for trial in trials)
+            number = None if self._ending and ended else self._promoted(trials, ended)
+            if number is not None:
+                return self._go_on(number, to_end=True)
+        if not (at_work and self._waiting(trials)):
+            super().close()
         return None
 
     def close(self) -> None:
-        """Give no further run but those without which no trial comes to its end."""
+        """Give no further run but, if no trial has come to its end, the best that was stopped."""
         self._ending = True
+        complete = any(trial.state == Stored.COMPLETE for trial in self.store.trials())
+        kept = [n for n in self._orphans if not (complete or drawn(self.store.get(n)))]
+        self._given_up |= {*self._orphans} - {*kept}
+        self._orphans = deque(kept)
 
     def _standing(self, trials: Iterable[FrozenTrial]) -> tuple[Curves, dict[int, int]]:
         """Return the curves of trials that have not come to nothing, and the rungs at which those
@@ -195,20 +209,18 @@ class SearchSource(Source):
             number: int | None = trial.number
             if trial.state.is_finished() and number not in self._rungs:
                 self._rungs[trial.number] = stopped_at(trial)
-            if trial.state == Stored.FAIL:
+            if self._rungs.get(trial.number) == 0 and trial.state != Stored.COMPLETE:
                 while number is not None:
                     curves.pop(number, None)
                     number = parents.get(number)
         gone_on = set(parents.values())
         return curves, {n: at for n, at in self._rungs.items() if at and n not in gone_on}
 
-    def _promoted(self, trials: Sequence[FrozenTrial], *, over: bool = False) -> int | None:
-        """Return the stopped trial that goes on now; where all is over, as many as are wanted."""
+    def _promoted(self, trials: Sequence[FrozenTrial], complete: int | None = None) -> int | None:
+        """Return the stopped trial that goes on now; see ``Scheduler.promoted``."""
         if self.store.scheduler is None:
             return None
-        ended = sum(trial.state == Stored.COMPLETE for trial in trials)
-        curves, rungs = self._standing(trials)
-        return self.store.scheduler.promoted(curves, rungs, ended if over else None)
+        return self.store.scheduler.promoted(*self._standing(trials), complete)
 
     def _waiting(self, trials: Sequence[FrozenTrial]) -> set[int]:
         if self.store.scheduler is None:
@@ -217,17 +229,21 @@ class SearchSource(Source):
 
     def needed(self) -> set[str]:
         """Return names of the runs from whose checkpoints another one goes on, or still may."""
-        trials = self.store.trials()
+        trials = [] if self.finished else self.store.trials()
         at_work = (run.user_attrs for run in running_of(self.store))
         parents = {said[PARENT] for said in at_work if PARENT in said}
         return {run_name(number) for number in self._waiting(trials) | parents}
 
-    def _go_on(self, number: int) -> int:
-        """Store the trial that goes on from a stopped one, and return its number."""
+    def _go_on(self, number: int, *, to_end: bool = False) -> int:
+        """Store the trial that goes on with a stopped one, and return its number."""
         parent = self.store.get(number)
         at, said = stopped_at(parent), parent.user_attrs
-        note = f"went on from trial {run_name(parent.number)} at {at:,} examples"
+        note = f"went on from trial {number} at {at:,} examples"
+        if not self._has_checkpoint(run_name(number), at):
+            note = f"trial {number} again from its beginning: its checkpoint at {at:,} is gone"
+            at = 0
         kept = {name: said[name] for name in (SAMPLER, MICRO_BATCH) if name in said}
+        kept |= {TO_END: True} if to_end else {}
         return self.store.create(
             dict(parent.params),
             dict(parent.distributions),
@@ -247,7 +263,8 @@ class SearchSource(Source):
         if self._first:
             point = self._first[0]
         else:
-            draw = self._sampler.draw(stored, len(stored), {**self._answers, **running})
+            number = sum(map(drawn, stored))  # whose seed no promotion changes
+            draw = self._sampler.draw(stored, number, {**self._answers, **running})
             point = self._as_stored(draw.point)
             notes = {SAMPLER: draw.notes} if draw.notes else {}
         axes = {name: self._axes[name] for name in point}

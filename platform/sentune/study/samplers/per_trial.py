@@ -30,8 +30,8 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import DIRECTIONS, PARENT, TWIN, key
 
 View: TypeAlias = Callable[[Sequence[ShownTrial]], list[ShownTrial]]
-"""Function from trials, by number, to those that a sampler sees; copies, and trials that another
-one has gone on from, are left out before."""
+"""Function from trials, by number, to those that a sampler sees; copies are left out before. A
+trial that was stopped and went on is there once, with all of its curve."""
 
 COUNTABLE = 10_000
 """Configurations up to which those that are left are listed, where draws only repeat themselves."""
@@ -119,18 +119,22 @@ class PerTrial:
 
     def _study(self, trials: Sequence[FrozenTrial]) -> optuna.Study:
         """Return an in-memory study of the trials that the sampler sees."""
-        seen = []
-        gone_on = {trial.user_attrs.get(PARENT) for trial in trials}
+        seen: dict[int, ShownTrial] = {}
         for trial in trials:
-            if TWIN in trial.user_attrs or trial.number in gone_on:
+            parent = trial.user_attrs.get(PARENT)
+            nothing = trial.state in (Stored.RUNNING, Stored.FAIL)
+            if TWIN in trial.user_attrs or (parent is not None and nothing):
                 continue
             found = self._ended.get(trial.number) or shown(trial, self._lines)
+            if parent in seen:
+                before = seen.pop(parent).intermediate_values
+                found.intermediate_values = {**before, **found.intermediate_values}
             if trial.state.is_finished():  # then it does not change
                 self._ended[trial.number] = found
-            seen.append(found)
+            seen[trial.number] = found
         storage = optuna.storages.InMemoryStorage()
         place = storage.create_new_study([DIRECTIONS[mode] for mode in self.modes], "draw")
-        for found in self.view(seen):  # as add_trials, which checks each of them again
+        for found in self.view([*seen.values()]):  # as add_trials, which checks each of them again
             storage.create_new_trial(place, found)
         return optuna.load_study(
             study_name="draw", storage=storage, pruner=optuna.pruners.NopPruner()

@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial
 
 from sentune.errors import DamagedFile
 from sentune.io.object_store import files_at, is_local
-from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
+from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState, with_ends
 from sentune.study.space.objectives import Objective, ranked
 from sentune.study.store import trial_codec as codec
 from sentune.study.store.driver_lock import Holder, standing
@@ -120,8 +120,8 @@ class StudySnapshot:
 
     @cached_property
     def counts(self) -> dict[TrialState, int]:
-        """State -> number of the trials that the study ran itself."""
-        return Counter(trial.state for trial in self.trials if not trial.source)
+        """State -> number of the trials that the study ran itself, one that went on once."""
+        return Counter(trial.state for trial in with_ends(self.trials) if not trial.source)
 
     @property
     def started(self) -> int:
@@ -131,7 +131,7 @@ class StudySnapshot:
     @property
     def taken_over(self) -> int:
         """Number of the trials that other studies ran."""
-        return len(self.trials) - self.started
+        return sum(bool(trial.source) for trial in self.trials)
 
     @property
     def ended(self) -> int:

@@ -24,7 +24,14 @@ END = "end"
 the record says (``reason``, ``repeats``, ``traceback``). Older studies have those by themselves."""
 
 PARENT = "parent"
-"""Number of the trial whose checkpoint a run takes up, at ``BEGUN_AT`` examples."""
+"""Number of the trial whose checkpoint a run takes up, at ``BEGUN_AT`` examples; 0 of them: that
+checkpoint was lost, and the run begins anew."""
+
+TO_END = "to_end"
+"""Of a trial that goes on: no rung stops it, since all others have ended."""
+
+MEMBER = "member"
+"""Of a segment of a population: number of the member whose it is."""
 
 TIME = "time"
 """In a milestone: when it was reached, UTC epoch seconds; older studies have none."""
@@ -77,6 +84,7 @@ def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
         restarts=notes.get(RESTARTS, 0),
         notes=notes.get(NOTES, []),
         begun_at=notes.get(BEGUN_AT, 0),
+        parent=None if drawn(trial) else notes[PARENT],
         source=f"{notes[WARM_FROM]}/{notes[WARM_NUMBER]}" if WARM_FROM in notes else "",
         violations={name: by for name, by in trial.constraints.items() if name != MEMORY},
     )
@@ -111,8 +119,8 @@ def own(trial: FrozenTrial) -> bool:
 
 
 def drawn(trial: FrozenTrial) -> bool:
-    """Return whether a trial began anew, and did not go on from another one."""
-    return PARENT not in trial.user_attrs
+    """Return whether a trial's settings were drawn; else it goes on with one that was stopped."""
+    return PARENT not in trial.user_attrs or MEMBER in trial.user_attrs
 
 
 def stopped_at(trial: FrozenTrial) -> int:

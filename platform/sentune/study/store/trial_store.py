@@ -166,6 +166,8 @@ class TrialStore:
     def _verdict(self, stored: FrozenTrial, report: Report) -> str:
         if self.scheduler is None or report.examples not in self.scheduler.rungs:
             return ""
+        if codec.TO_END in stored.user_attrs:
+            return ""
         curves = {trial.number: trial.intermediate_values for trial in self.trials()}
         if len(self.objectives) == 1:
             reached = {report.examples: report.metrics[self.first.metric]}
