@@ -233,7 +233,8 @@ def test_an_encoder_is_trained_before_the_decoder_on_it(
     small = {"rows": (row.model_copy(update={"figures": row.figures[3:4]}),)}
     one = table.model_copy(update={**small, "columns": table.columns[3:4]})
     data = DataFolder(tmp_path, {"WikiSplit test": "wikisplit:test.tsv"})
-    wanted = replace(choices(tmp_path, encoder="bert"), data=data)
+    storage = {"storage": str(tmp_path / "studies")}
+    wanted = replace(choices(tmp_path, encoder="bert"), data=data, options=storage)
     with pytest.raises(AttributeError, match="model"):  # there is none to be measured
         TableMaker(choices=wanted, say=lambda said: None).make(paper, one)
     assert asked == [("simcse-pairs", "bert"), ("intersent", "E/model")]

@@ -164,7 +164,7 @@ class TableMaker:
             if row.encoder_of:
                 first = row.model_copy(update={"settings": {}, **row.encoder_of})
                 theirs = study_of(first, figure.paper.trained[first.trained], self.choices)
-                encoder = self._run(theirs).view.summary.model
+                encoder = self._model_folder(theirs)
                 row = row.model_copy(update={"options": {**row.options, "encoder": encoder}})
             asked = study_of(row, figure.trained, self.choices)
             try:
@@ -197,6 +197,18 @@ class TableMaker:
             self._studies[study.name] = tune(study.method, study=study.name, **study.options)
             self._asked[study.name] = study
         return self._studies[study.name]
+
+    def _model_folder(self, study: PaperStudy) -> str | None:
+        """Return the model folder of a study; one that is complete is left as it is: a model that
+        is written again is another encoder to the studies on it."""
+        from sentune.api import load_study
+
+        try:
+            found = load_study(study.name, storage=study.options.get("storage"))
+        except InvalidValue:
+            return self._run(study).view.summary.model
+        done = found if found.state == "complete" else self._run(study)
+        return done.view.summary.model
 
     def _of_linear(self, figure: PublishedFigure) -> dict[str, float]:
         """Return LINEAR's metrics on all data sets of a table, by corpus and metric."""
