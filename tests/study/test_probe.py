@@ -38,7 +38,8 @@ def test_a_probe_trains_a_few_steps_and_keeps_nothing(make_trial: MakeTrial) -> 
     spec, threads = make_trial(), torch.get_num_threads()
     found = probe_training(spec, batch_size=16, seconds=600)
     assert found.seconds_per_example > 0
-    assert found.seconds_per_validation > 0
+    assert found.seconds_per_validation >= 0  # a quick one is lost in the time of a step
+    assert "a validation" in found.basis
     assert found.start_seconds > 0
     assert found.basis.startswith("probe of 10 steps of batch 16 on this machine's ")
     assert not Path(spec.directory).exists()
