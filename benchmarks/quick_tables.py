@@ -85,6 +85,9 @@ def main() -> None:
     text = HEAD + "".join(_section(*each, out) for each in every())
     for folder in (Path(given.encoder).parent, Path(given.storage).resolve(), given.data):
         text = text.replace(f"{folder}/", "")
+    text = re.sub(
+        r"parquet:\S+/sentune-data-\S+: ", "", text
+    )  # rows that were handed over as a table
     (DOCS / "quick-tables.md").write_text(text, encoding="utf-8")
 
 
@@ -100,10 +103,10 @@ def _section(name: str, paper: Paper, found: PublishedTable | PublishedPlot, out
         return f"{title}{found.caption}\n\n{shown}\n"
     page = made.with_suffix(".md").read_text(encoding="utf-8")
     ours = page.partition("\n## Ours beside")[2].partition("\n")[2].partition("\n## ")[0]
-    lines = [line for line in ours.splitlines() if not re.match(HUB, line)]
-    notes = [f"- {line}" if line[:1].isalpha() else line for line in lines]
-    said = re.sub(r"\n\n(?=- )", "\n", "\n".join(notes).strip())
-    return f"{title}{said.replace(chr(10) + '- ', chr(10) * 2 + '- ', 1)}\n"
+    head, table, notes = ours.strip().rpartition("|\n")
+    lines = (line for line in notes.split("\n\n") if line and not re.match(HUB, line))
+    said = "".join(f"- {line.strip()}\n" for line in lines)
+    return f"{title}{head}{table}\n{said}"
 
 
 if __name__ == "__main__":
