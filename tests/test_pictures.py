@@ -15,7 +15,7 @@ NAMED = {
     for page in PAGES
     for found in PICTURE.finditer((ROOT / page).read_text(encoding="utf-8"))
 }
-IMAGES = sorted((ROOT / "docs/images").iterdir())
+IMAGES = sorted(path for path in (ROOT / "docs/images").rglob("*") if path.is_file())
 NAMESPACES = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
 MOST_KB, MOST_KB_EACH = 1024, 100
 
