@@ -16,7 +16,11 @@ NAMED = {
     for found in PICTURE.finditer((ROOT / page).read_text(encoding="utf-8"))
 }
 IMAGES = sorted(path for path in (ROOT / "docs/images").rglob("*") if path.is_file())
-NAMESPACES = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+NAMESPACES = {
+    "http://www.w3.org/2000/svg",
+    "http://www.w3.org/1999/xlink",
+    "http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd",  # the document type, which no browser loads
+}
 MOST_KB, MOST_KB_EACH = 1024, 100
 
 

@@ -168,7 +168,8 @@ def write_plot(
     )
     drawing = Figure("plot", plot.name, plot.caption, lambda axes: _drawn(plot, lines, axes))
     folder.mkdir(parents=True, exist_ok=True)
-    to_canvas(drawing).savefig(folder / f"{stem}.svg", format="svg", metadata={"Date": None})
+    unsigned = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    to_canvas(drawing).savefig(folder / f"{stem}.svg", format="svg", metadata=unsigned)
     texts = {"html": to_html(page), "csv": str(points.to_csv(index=False))}
     written = [write_document(str(folder), f"{stem}.{kind}", text) for kind, text in texts.items()]
     return [*map(Path, written), folder / f"{stem}.svg"]
