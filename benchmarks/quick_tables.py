@@ -5,16 +5,21 @@
 Makes those that ``papers/`` lacks, and of all of them ``docs/quick-tables.md`` and
 ``docs/images/papers/*.svg``. DATA is a folder of data sets under the names of their publishers;
 where a test split or a corpus is not there, ``INSTEAD`` names another part of it, or another
-corpus, and the page says so. Studies go on where they stopped.
+corpus, and the page says so. Each has a storage folder of its own, so that its time, which the page
+names, is that of a user who makes it alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import time
 from pathlib import Path
 
+import torch
+
+from benchmarks.measure import machine
 from sentune.papers.figures import make_plot, write_plot
 from sentune.papers.make import TableMaker
 from sentune.papers.page import write
@@ -69,20 +74,24 @@ def main() -> None:
         "vectors": f"glove:{words}/glove.840B.300d.33860.txt.gz",
         "frequencies": f"{words}/enwiki_vocab_min200.txt",
     }
-    options = {"storage": given.storage, "seed": 0}
-    choices = StudyChoices(data=data, quick=True, models=models, options=options)
-    maker, out = TableMaker(choices=choices, say=print), Path("papers")
+    out, times = Path("papers"), Path("papers/seconds.json")
+    seconds = json.loads(times.read_text()) if times.exists() else {}
     for name, paper, found in every():
         stem = name.replace("/", "-")
         if (given.only and name not in given.only) or any(out.glob(f"{stem}.*")):
             continue
+        options = {"storage": f"{given.storage}/{stem}", "seed": 0}
+        choices = StudyChoices(data=data, quick=True, models=models, options=options)
         began = time.monotonic()
         if isinstance(found, PublishedPlot):
             write_plot(name, paper, found, make_plot(paper, found, choices, print), out)
         else:
-            write(name, maker.make(paper, found), out)
-        print(f"=== {name}: {time.monotonic() - began:.0f} s", flush=True)
-    text = HEAD + "".join(_section(*each, out) for each in every())
+            write(name, TableMaker(choices=choices, say=print).make(paper, found), out)
+        seconds[name] = round(time.monotonic() - began)
+        times.write_text(json.dumps(seconds))
+        print(f"=== {name}: {seconds[name]} s", flush=True)
+    text = HEAD.format(machine=machine(torch.get_num_threads()))
+    text += "".join(_section(*each, out, seconds[each[0]]) for each in every())
     for folder in (Path(given.encoder).parent, Path(given.storage).resolve(), given.data):
         text = text.replace(f"{folder}/", "")
     text = re.sub(
@@ -91,8 +100,11 @@ def main() -> None:
     (DOCS / "quick-tables.md").write_text(text, encoding="utf-8")
 
 
-def _section(name: str, paper: Paper, found: PublishedTable | PublishedPlot, out: Path) -> str:
+def _section(
+    name: str, paper: Paper, found: PublishedTable | PublishedPlot, out: Path, took: int
+) -> str:
     """Return the part of the page that a table has, or a figure, whose drawing goes to the docs."""
+    wall = f"Made in {took} s.\n"
     made = out / name.replace("/", "-")
     title = f"\n## {paper.paper}, {found.name}\n\n"
     if isinstance(found, PublishedPlot):
@@ -100,13 +112,13 @@ def _section(name: str, paper: Paper, found: PublishedTable | PublishedPlot, out
         image.parent.mkdir(exist_ok=True)
         image.write_bytes(made.with_suffix(".svg").read_bytes())
         shown = f"![{found.name} of {paper.paper}](images/papers/{image.name})"
-        return f"{title}{found.caption}\n\n{shown}\n"
+        return f"{title}{found.caption}\n\n{shown}\n\n{wall}"
     page = made.with_suffix(".md").read_text(encoding="utf-8")
     ours = page.partition("\n## Ours beside")[2].partition("\n")[2].partition("\n## ")[0]
     head, table, notes = ours.strip().rpartition("|\n")
     lines = (line for line in notes.split("\n\n") if line and not re.match(HUB, line))
     said = "".join(f"- {line.strip()}\n" for line in lines)
-    return f"{title}{head}{table}\n{said}"
+    return f"{title}{head}{table}\n{said}\n{wall}"
 
 
 if __name__ == "__main__":
