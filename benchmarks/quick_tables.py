@@ -25,6 +25,7 @@ from sentune.papers.make import TableMaker
 from sentune.papers.page import write
 from sentune.papers.table import DataFolder, StudyChoices, every
 from sentune.report.published import Paper, PublishedPlot, PublishedTable
+from sentune.study.planning.connect import connected
 
 HUB = r"Empty cells: (model|\\?-\\?-encoder):"
 DOCS = Path(__file__).parents[1] / "docs"
@@ -83,10 +84,11 @@ def main() -> None:
         options = {"storage": f"{given.storage}/{stem}", "seed": 0}
         choices = StudyChoices(data=data, quick=True, models=models, options=options)
         began = time.monotonic()
-        if isinstance(found, PublishedPlot):
-            write_plot(name, paper, found, make_plot(paper, found, choices, print), out)
-        else:
-            write(name, TableMaker(choices=choices, say=print).make(paper, found), out)
+        with connected():
+            if isinstance(found, PublishedPlot):
+                write_plot(name, paper, found, make_plot(paper, found, choices, print), out)
+            else:
+                write(name, TableMaker(choices=choices, say=print).make(paper, found), out)
         seconds[name] = round(time.monotonic() - began)
         times.write_text(json.dumps(seconds))
         print(f"=== {name}: {seconds[name]} s", flush=True)

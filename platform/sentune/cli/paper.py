@@ -85,6 +85,7 @@ def run(
     from sentune.papers.page import comparison_table, differences, write
     from sentune.papers.table import DataFolder, StudyChoices, find_published
     from sentune.report.published import PublishedPlot
+    from sentune.study.planning.connect import connected
 
     from_paper, published = find_published(name)
     models = {n: context.params[n] for n in ("encoder", "decoder", "vectors", "frequencies")}
@@ -100,13 +101,15 @@ def run(
     if isinstance(published, PublishedPlot):
         from sentune.papers.figures import make_plot, write_plot
 
-        lines = make_plot(from_paper, published, choices, say)
+        with connected():
+            lines = make_plot(from_paper, published, choices, say)
         for difference in lines[1]:
             print_line(screen(), difference)
         for path in write_plot(name, from_paper, published, lines, out):
             say(path)
         return
-    made = TableMaker(choices=choices, say=say).make(from_paper, published)
+    with connected():  # one cluster for all of its studies
+        made = TableMaker(choices=choices, say=say).make(from_paper, published)
     console, title = screen(), f"{from_paper.paper}, {published.name}, in percent"
     console.print(screen_table(comparison_table(made), title=title))
     for difference in differences(made):
