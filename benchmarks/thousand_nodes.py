@@ -35,7 +35,7 @@ from sentune.study.planning.capacity_forecast import forecast
 from sentune.study.planning.plan import make_plan
 from sentune.study.runner.limits import Limits
 from sentune.study.runner.sharing import Claim, Sharing
-from sentune.study.runner.trial_runner import TrialRunner
+from sentune.study.runner.trial_runner import Phase, TrialRunner
 from sentune.study.runner.trial_source import SearchSource
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace, Uniform
@@ -208,10 +208,16 @@ def main() -> None:
                 tracker.notify()
 
             runner = TrialRunner(
-                store=store,
-                source=SearchSource(store, SPACE, trials=TRIALS, seed=0),
-                spec_of=spec_of,
-                stored=stored,
+                phases=iter(
+                    [
+                        Phase(
+                            store=store,
+                            source=SearchSource(store, SPACE, trials=TRIALS, seed=0),
+                            spec_of=spec_of,
+                            stored=stored,
+                        )
+                    ]
+                ),
                 limits=Limits(store),
                 retire_after=config.retire_after,
             )

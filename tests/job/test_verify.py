@@ -36,7 +36,7 @@ from sentune.job.verify import Outcome, verify_study
 from sentune.launchers.run_trial import guarded
 from sentune.records import StudySummary
 from sentune.study.runner.limits import Limits
-from sentune.study.runner.trial_runner import TrialRunner
+from sentune.study.runner.trial_runner import Phase, TrialRunner
 from sentune.study.runner.trial_source import Candidate, SearchSource
 from sentune.study.space.objectives import Objective
 from sentune.study.store.storage import open_storage, open_study, storage_url
@@ -97,10 +97,18 @@ def make_study(storage: Path) -> None:
         return replace(spec, directory=config.directory(candidate.name), identity=identity)
 
     runner = TrialRunner(
-        store=store,
-        source=SearchSource(store, job.space, trials=2, seed=0, sampler="random", first=True),
-        spec_of=spec_of,
-        stored=lambda number: None,
+        phases=iter(
+            [
+                Phase(
+                    store=store,
+                    source=SearchSource(
+                        store, job.space, trials=2, seed=0, sampler="random", first=True
+                    ),
+                    spec_of=spec_of,
+                    stored=lambda number: None,
+                )
+            ]
+        ),
         limits=Limits(store),
         retire_after=9,
     )

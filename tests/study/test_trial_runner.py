@@ -19,7 +19,7 @@ from sentune.records import TrialState
 from sentune.study.planning.capacity import Capacity, Node
 from sentune.study.runner.limits import Halt, Limits, Why
 from sentune.study.runner.sharing import Claim, Sharing
-from sentune.study.runner.trial_runner import TrialRunner
+from sentune.study.runner.trial_runner import Phase, TrialRunner
 from sentune.study.runner.trial_source import Candidate, SearchSource
 from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import Choice, SearchSpace
@@ -69,10 +69,18 @@ class Study:
         self.given: list[Candidate] = []
         self.heard, self.control = Heard(self.store), Control()
         self.runner = TrialRunner(
-            store=self.store,
-            source=SearchSource(self.store, SPACE, trials=trials, seed=7, sampler="random"),
-            spec_of=self._spec,
-            stored=self.heard,
+            phases=iter(
+                [
+                    Phase(
+                        store=self.store,
+                        source=SearchSource(
+                            self.store, SPACE, trials=trials, seed=7, sampler="random"
+                        ),
+                        spec_of=self._spec,
+                        stored=self.heard,
+                    )
+                ]
+            ),
             retire_after=100,
             control=self.control,
             limits=Limits(self.store, **limits),
@@ -84,6 +92,10 @@ class Study:
         return SimpleNamespace(
             method="toy", settings=candidate.settings, micro_batch=candidate.micro_batch
         )
+
+    def constrain(self, constraint: str) -> None:
+        store = replace(self.store, constraints=(Constraint.parse(constraint),))
+        self.runner.phase = replace(self.runner.phase, store=store)
 
     def start(self, name: str) -> Candidate | None:
         return self.given[-1] if self.runner.give(name) is not None else None
@@ -213,7 +225,7 @@ def test_a_metric_that_is_missing_ends_a_trial_at_its_first_milestone(
     tmp_path: Path, metrics: dict[str, float], told: str
 ) -> None:
     study = Study(tmp_path)
-    study.runner.store = replace(study.store, constraints=(Constraint.parse("train/seconds<=9"),))
+    study.constrain("train/seconds<=9")
     study.start("t")
     assert not study.say("t", 100, metrics=metrics)
     study.runner.end("t")
@@ -226,7 +238,7 @@ def test_a_broken_constraint_is_told_to_the_sampler_and_the_trial_cannot_win(
     tmp_path: Path,
 ) -> None:
     study = Study(tmp_path)
-    study.runner.store = replace(study.store, constraints=(Constraint.parse("train/seconds<=0.5"),))
+    study.constrain("train/seconds<=0.5")
     study.whole("t")
     assert study.store.get(0).constraints == {"train/seconds<=0.5": 0.5}
     record = study.store.record(0)

@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial
 from sentune.code import code_fingerprint
 from sentune.launchers.run_trial import guarded
 from sentune.study.runner.limits import Limits
-from sentune.study.runner.trial_runner import TrialRunner
+from sentune.study.runner.trial_runner import Phase, TrialRunner
 from sentune.study.runner.trial_source import Candidate, SearchSource, settle_orphans
 from sentune.study.samplers.per_trial import Draw, Sampler
 from sentune.study.samplers.study_adapter import SAMPLER, distribution
@@ -233,10 +233,18 @@ def play(
     heard = Heard(store)
     settle_orphans(store)
     runner = TrialRunner(
-        store=store,
-        source=SearchSource(store, space, trials=trials, seed=7, sampler=sampler, first=first),
-        spec_of=lambda candidate: make_spec(folder, candidate, space),
-        stored=heard,
+        phases=iter(
+            [
+                Phase(
+                    store=store,
+                    source=SearchSource(
+                        store, space, trials=trials, seed=7, sampler=sampler, first=first
+                    ),
+                    spec_of=lambda candidate: make_spec(folder, candidate, space),
+                    stored=heard,
+                )
+            ]
+        ),
         limits=Limits(store),
         retire_after=5,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ from sentune.study.runner.prewarm import Prewarm
 from sentune.study.runner.retention import Retention
 from sentune.study.runner.sharing import CLAIMS, Claim, Sharing
 from sentune.study.runner.stalls import Silence, StallWatch
-from sentune.study.runner.trial_runner import TrialRunner
+from sentune.study.runner.trial_runner import Phase, TrialRunner
 from sentune.study.runner.trial_source import (
     Candidate,
     SearchSource,
@@ -221,8 +221,7 @@ class Study:
                     concurrent=self.plan.concurrent,
                     failed_share=self.config.failed_share,
                 )
-                finals = self._finals(limits) if self._search(limits) else None
-                outcome = self._outcome(limits, finals)
+                outcome = self._outcome(limits, self._run(limits))
             if outcome.state == "complete" and isinstance(self.storage, StudyJournal):
                 self.storage.compact()
             return outcome
@@ -230,8 +229,46 @@ class Study:
             self.prewarm.release()
             self.launch.control.close()
 
-    def _search(self, limits: Limits) -> bool:
-        """Run what is left of the search; return whether it came to its end."""
+    def _run(self, limits: Limits) -> Finals | None:
+        """Run what is left of search and finals; None where they did not come to their end."""
+        from sentune.study.runner.tune_adapter import run_trials  # loads Ray Tune
+
+        runner = TrialRunner(
+            phases=self._phases(limits),
+            limits=limits,
+            retire_after=self.config.retire_after,
+            max_failures=self.config.max_failures,
+            control=self.launch.control,
+            grouped=self.config.launched_by == "train",
+            sharing=self.sharing,
+            stalls=self.stalls,
+        )
+        placed = trainable(self.launch)
+        self.prewarm.release()
+        whole = run_trials(placed, runner, concurrent=self.plan.concurrent)
+        return self.retention.finals if whole else None
+
+    def _phases(self, limits: Limits) -> Iterator[Phase]:
+        """Yield the search, the best trials again from fresh seeds, and a lost winner once more."""
+        yield self._phase(self.store, self._search())
+        limits.check()
+        finals = self._finals()
+        limits.begin_finals(sum(run.gpu_seconds for run in finals.store.records()) / 3600)
+        yield self._phase(finals.store, finals.source)
+        if (again := finals.lost()) is not None:
+            yield self._phase(finals.store, again)
+
+    def _phase(self, store: TrialStore, source: Source) -> Phase:
+        rung_rows = self.config.rows_at_rungs if store is self.store else 0  # finals have all
+        return Phase(
+            store=store,
+            source=source,
+            spec_of=partial(self._spec_of, rung_rows=rung_rows),
+            stored=partial(self._stored, store),
+        )
+
+    def _search(self) -> Source:
+        """Return what is left of the search, after the trials of other studies are taken over."""
         config = self.config
         for name in config.warm_start:  # trials of other studies that still hold, each once
             place = place_of_trials(config.storage, name, config.optuna_url)
@@ -265,41 +302,15 @@ class Study:
         self.retention.keep_tables(self.view, known)
         self.retention.apply()
         self._changed()
-        return self._run(self.store, source, limits)
+        return source
 
-    def _finals(self, limits: Limits) -> Finals | None:
-        """Train the best trials again from fresh seeds; None where that did not come to an end."""
+    def _finals(self) -> Finals:
+        """Return the finals of the trials as they stand."""
         study = self._open(self.config.name + FINALS)
         finals = Finals(study=study, store=self.store, config=self.config)
         self.retention.keep_tables(self.view, finals.runs())
         self.retention.finals = finals
-        limits.begin_finals(sum(run.gpu_seconds for run in finals.store.records()) / 3600)
-        whole = self._run(finals.store, finals.source, limits)
-        if whole and (again := finals.lost()) is not None:
-            whole = self._run(finals.store, again, limits)
-        return finals if whole else None
-
-    def _run(self, store: TrialStore, source: Source, limits: Limits) -> bool:
-        """Run trials until the source has no more; False if the study was halted before."""
-        from sentune.study.runner.tune_adapter import run_trials  # loads Ray Tune
-
-        rung_rows = self.config.rows_at_rungs if store is self.store else 0  # finals have all
-        runner = TrialRunner(
-            store=store,
-            source=source,
-            spec_of=partial(self._spec_of, rung_rows=rung_rows),
-            stored=partial(self._stored, store),
-            limits=limits,
-            retire_after=self.config.retire_after,
-            max_failures=self.config.max_failures,
-            control=self.launch.control,
-            grouped=self.config.launched_by == "train",
-            sharing=self.sharing,
-            stalls=self.stalls,
-        )
-        placed = trainable(self.launch)
-        self.prewarm.release()
-        return run_trials(placed, runner, concurrent=self.plan.concurrent)
+        return finals
 
     def _spec_of(self, candidate: Candidate, rung_rows: int) -> TrialSpec:
         usual = {*self.config.milestones(self.space.mode), candidate.stop_at}

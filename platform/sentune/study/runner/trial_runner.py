@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """Part of a study whose runs have a source and a store of their own: search, then finals.
+
+    Attributes:
+        spec_of: the training run of a candidate.
+        stored: called with a run's Optuna number when its start, a milestone or its end is stored.
+    """
+
+    store: TrialStore
+    source: Source
+    spec_of: Callable[[Candidate], TrialSpec]
+    stored: Callable[[int], None]
+
+
 @dataclass(kw_only=True, eq=False)
 class TrialRunner:
     """Gives runs to Ray Tune, stores what they report, and decides how each goes on or ends.
 
     Attributes:
-        spec_of: the training run of a candidate.
-        stored: called with a run's Optuna number when its start, a milestone or its end is stored.
+        phases: run one after the other by the same worker processes; the next one is asked for
+            when no run of the one before is left.
+        phase: of the runs at work.
         retire_after: runs after which a worker process is replaced.
         max_failures: deaths of a run's processes that are forgiven.
         control: asked to send runs home when the study halts; None where none can leave early.
@@ -43,10 +59,7 @@ class TrialRunner:
         crashes: name of a run -> why its process died, or was ended.
     """
 
-    store: TrialStore
-    source: Source
-    spec_of: Callable[[Candidate], TrialSpec]
-    stored: Callable[[int], None]
+    phases: Iterator[Phase]
     limits: Limits
     retire_after: int
     max_failures: int = 0
@@ -54,6 +67,7 @@ class TrialRunner:
     grouped: bool = False
     sharing: Sharing | None = None
     stalls: StallWatch | None = None
+    phase: Phase = field(init=False)
     live: dict[str, Candidate] = field(default_factory=dict, init=False)
     last: dict[str, Report] = field(default_factory=dict, init=False)
     crashes: dict[str, Report] = field(default_factory=dict, init=False)
@@ -62,12 +76,18 @@ class TrialRunner:
     _given: int = field(default=0, init=False)
     _generation: int = field(default=0, init=False)
 
+    def __post_init__(self) -> None:
+        self.phase = next(self.phases)
+
     @property
     def finished(self) -> bool:
-        """Return whether there is nothing more to run, for good or because the study was halted."""
+        """Return whether there is nothing more to run, for good or because the study was halted.
+
+        A phase that follows counts only once ``give`` has found it.
+        """
         if self.live:
             return False
-        return self.limits.halt is not None or (self.source.finished and not self._again)
+        return self.limits.halt is not None or (self.phase.source.finished and not self._again)
 
     def give(self, tune_id: str) -> dict[str, Any] | None:
         """The configuration of the next Tune trial; None: wait, or the end (see ``finished``)."""
@@ -78,11 +98,11 @@ class TrialRunner:
             self._retire()
         self._given += 1
         self.live[tune_id] = candidate
-        self.stored(candidate.number)
+        self.phase.stored(candidate.number)
         return {
             "trial": candidate.name,
             "generation": self._generation,
-            "spec": OpaqueValue(self.spec_of(candidate)),
+            "spec": OpaqueValue(self.phase.spec_of(candidate)),
         }
 
     def _next(self) -> Candidate | None:
@@ -93,12 +113,23 @@ class TrialRunner:
         if self._again:
             candidate: Candidate | None = self._again.popleft()
         else:
-            if self.limits.closed():
-                self.source.close()
-            candidate = self.source.next(live)
+            candidate = self._drawn(live)
         if self.sharing is not None:  # without a candidate it needs no more places than it has
             self.sharing.wanted = max(1, live) if candidate is None else self.sharing.most
         return candidate
+
+    def _drawn(self, live: int) -> Candidate | None:
+        """Return the next candidate of this phase, or of those that follow where it is over."""
+        while True:
+            source = self.phase.source
+            if self.limits.closed():
+                source.close()
+            candidate = source.next(live)
+            if candidate is not None or live or not source.finished:
+                return candidate
+            if (phase := next(self.phases, None)) is None:
+                return None
+            self.phase = phase
 
     def _retire(self) -> None:
         """Give the next runs new processes; those at work finish theirs."""
@@ -144,24 +175,24 @@ class TrialRunner:
         """Store a report; return whether the run goes on."""
         candidate = self.live[tune_id]
         number = candidate.number
-        if not (report.failure or report.left) and (missing := self.store.missing(report)):
+        if not (report.failure or report.left) and (missing := self.phase.store.missing(report)):
             report = replace(report, failure=missing, repeats=True)
         over = bool(report.failure) or report.left
         seconds = float(result.get("time_total_s", report.seconds))
         self.limits.gpu_seconds[tune_id] = seconds * report.gpus
         self.last[tune_id] = report
-        with self.store.together():
-            self.store.noted(number, report.notes)
+        with self.phase.store.together():
+            self.phase.store.noted(number, report.notes)
             if over:
-                self.store.charge(number, tune_id, seconds, report.gpus)
+                self.phase.store.charge(number, tune_id, seconds, report.gpus)
             else:
                 cost = {tune_id: {"seconds": seconds, "gpus": report.gpus}}
-                stopped = self.store.milestone(number, report, cost)
+                stopped = self.phase.store.milestone(number, report, cost)
         if over:
             if report.poisoned:
                 self._retire()
             return False
-        self.stored(number)
+        self.phase.stored(number)
         if 0 < candidate.stop_at <= report.examples:
             self.last[tune_id] = replace(report, final=True)
             return False
@@ -191,27 +222,27 @@ class TrialRunner:
         if report.failure:
             self._fail(number, report)
         elif stopped:
-            self.store.prune(number, stopped)
+            self.phase.store.prune(number, stopped)
         elif report.final:
-            self.store.complete(number)
+            self.phase.store.complete(number)
         elif report.left:  # the next start goes on with one that was sent home
             if report.departure:
                 self._give_again(candidate, report.departure)
             return
         elif crash is None:
-            self.store.fail(number, "the trial ended before its budget was used up")
+            self.phase.store.fail(number, "the trial ended before its budget was used up")
         elif self._goes_on(candidate, crash):
             return
         else:
             self._fail(number, crash)
-        self.stored(number)
-        self.limits.ended.append(self.store.record(number))
+        self.phase.stored(number)
+        self.limits.ended.append(self.phase.store.record(number))
 
     def _fail(self, number: int, why: Report) -> None:
         if why.out_of_memory:
-            self.store.infeasible(number, why.failure)
+            self.phase.store.infeasible(number, why.failure)
         else:
-            self.store.fail(number, why.failure, repeats=why.repeats, traceback=why.traceback)
+            self.phase.store.fail(number, why.failure, repeats=why.repeats, traceback=why.traceback)
 
     def _give_again(
         self, candidate: Candidate, note: str, *, micro_batch: int = 0, counts: bool = False
@@ -220,13 +251,13 @@ class TrialRunner:
         if micro_batch:
             note = f"micro-batch {micro_batch} from here on: {note}"
             candidate = replace(candidate, micro_batch=micro_batch)
-        self.store.restarted(candidate.number, note, micro_batch=micro_batch, counts=counts)
+        self.phase.store.restarted(candidate.number, note, micro_batch=micro_batch, counts=counts)
         self._again.append(candidate)
 
     def _goes_on(self, candidate: Candidate, crash: Report) -> bool:
         """Return whether a run whose process died is given out again."""
-        half = crash.micro_batch or (crash.out_of_memory and halved(self.spec_of(candidate)))
-        forgiven = self.store.get(candidate.number).user_attrs.get(RESTARTS, 0)
+        half = crash.micro_batch or (crash.out_of_memory and halved(self.phase.spec_of(candidate)))
+        forgiven = self.phase.store.get(candidate.number).user_attrs.get(RESTARTS, 0)
         if half:
             self._give_again(candidate, crash.failure, micro_batch=half)
         elif crash.out_of_memory and candidate.micro_batch == 1:
