@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.image
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.inspection import permutation_importance
 
 from sentune.formatting import STATES
 from sentune.records import StudySummary, TrialRecord, TrialState
@@ -16,7 +19,7 @@ from sentune.report.axes import Axis, axes_of
 from sentune.report.blocks import Figure
 from sentune.report.drawing import to_canvas
 from sentune.report.figures import history, write_figures
-from sentune.report.importance import comparable, importance
+from sentune.report.importance import SHUFFLES, comparable, importance, rises_of_error
 from sentune.report.sweep_figures import SweepTable, sweep_figures
 from sentune.report.view import View
 from tests.report.studies import finished
@@ -132,6 +135,21 @@ def test_trials_without_a_value_stand_at_the_foot_by_their_state() -> None:
     shown = {one.get_label(): one.get_offsets()[:, 0].tolist() for one in drawn(trials).collections}
     assert shown["failed, no value"] == [1, 3]
     assert shown["infeasible, no value"] == [2]
+
+
+def test_the_rises_of_error_are_those_of_scikit_learn() -> None:
+    random = np.random.default_rng(5)
+    table = random.random((60, 4))
+    target = table @ [3.0, 1.0, 0.2, 0.0] + 0.1 * random.standard_normal(60)
+    forest = RandomForestRegressor(20, random_state=0).fit(table, target)
+    rises = rises_of_error(forest.predict, table, target)
+    theirs = permutation_importance(
+        forest, table, target, scoring="neg_mean_squared_error", n_repeats=SHUFFLES, random_state=0
+    )
+    errors = np.hypot(rises.std(1), theirs.importances_std) / math.sqrt(SHUFFLES)
+    apart = np.abs(rises.mean(1) - theirs.importances_mean)
+    assert (apart <= 4 * errors).all()
+    assert (np.diff(rises.mean(1)[:3]) < -4 * errors[:2]).all(), "the larger weight stands out"
 
 
 def test_the_importance_finds_what_made_the_objective() -> None:
