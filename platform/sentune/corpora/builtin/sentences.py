@@ -8,8 +8,8 @@ longer than a specific one ("poodle", "four-legged animal"), sometimes shorter (
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
-from functools import cached_property
+from enum import Enum, StrEnum
+from functools import cache, cached_property
 from textwrap import dedent
 from typing import NamedTuple
 
@@ -65,7 +65,7 @@ class Scale:
 
     def word(self, degree: int) -> str:
         """Return the word for a degree: 2 very plus, 1 plus, -1 minus, -2 very minus."""
-        return {2: self.very_plus, 1: self.plus, -1: self.minus, -2: self.very_minus}[degree]
+        return ("", self.plus, self.very_plus, self.very_minus, self.minus)[degree]
 
 
 def _grow(text: str) -> list[Term]:
@@ -170,13 +170,14 @@ SCALES = (
 NUMBERS = ("zero", "one", "two", "three", "four", "five")
 
 
+@cache
 def plural(noun: str) -> str:
     """Return the plural of a noun phrase whose last word is its head."""
     *before, head = noun.split()
     return " ".join([*before, PLURALS.get(head, head + "s")])
 
 
-class Determiner(Enum):
+class Determiner(StrEnum):
     """How many. Members differ in which way their two arguments are monotone."""
 
     SOME = "a"
@@ -240,7 +241,7 @@ class Sentence(NamedTuple):
             return (Frame.PLAIN,)
         if self.place is None and self.time is None:
             return Frame.PLAIN, Frame.EXISTENTIAL
-        return tuple(Frame)
+        return _FRAMES
 
     def text(self) -> str:
         """Return the sentence in lower case, without a full stop."""
@@ -259,7 +260,7 @@ class Sentence(NamedTuple):
 
     def words(self) -> int:
         """Return the number of words of the text."""
-        return len(self.text().split())
+        return self.text().count(" ") + 1
 
     def _subject(self) -> tuple[str, bool]:
         """Return the subject with its determiner, and whether the verb is plural."""
@@ -277,6 +278,7 @@ class Sentence(NamedTuple):
         return " ".join(filter(None, [opening, number, *words, " or ".join(names)])), many
 
 
+_FRAMES = tuple(Frame)
 _UPWARD_SUBJECT = {Determiner.SOME, Determiner.EXACTLY, Determiner.AT_LEAST}
 _UPWARD_PREDICATE = {*_UPWARD_SUBJECT, Determiner.EVERY}
 _COUNTED = {Determiner.EXACTLY, Determiner.AT_LEAST, Determiner.AT_MOST}
