@@ -1,7 +1,8 @@
-"""Modules that are imported when something of them is first used."""
+"""What makes a process of sentune's own start sooner: late imports, rare garbage collections."""
 
 from __future__ import annotations
 
+import gc
 import importlib
 from typing import Any
 
@@ -25,3 +26,12 @@ class LazyModule:
 
     def __reduce__(self) -> tuple[type[LazyModule], tuple[str]]:
         return LazyModule, (self._name,)
+
+
+def collect_rarely() -> None:
+    """Look for unreachable cycles seventy times less often than Python does by itself.
+
+    For a process that is sentune's own. Importing torch, transformers, Ray and MLflow makes objects
+    that stay, and looking through them again and again took a tenth of a small study's CPU time.
+    """
+    gc.set_threshold(50_000, 20, 20)

@@ -12,6 +12,7 @@ from typer import Exit, Option
 
 from sentune.cli.options import Group, LazyGroup
 from sentune.errors import SentuneError
+from sentune.lazy_import import collect_rarely
 from sentune.terminal import harmless
 
 MODULES = {
@@ -89,6 +90,7 @@ def sentune(
 
 def main() -> None:
     """Run the command line; what a user did wrong is one line and exit code 2."""
+    collect_rarely()
     try:
         app()
     except SentuneError as error:

@@ -22,6 +22,7 @@ from sentune.job.command import check_ending, command
 from sentune.job.definition import JobDefinition
 from sentune.job.notebook import NotebookCell, output
 from sentune.job.options import StudyOptions, forked
+from sentune.lazy_import import collect_rarely
 from sentune.terminal import print_line
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def run(
     was stopped before its finals (a budget, or ``sentune study stop``) or another start drives it
     now, 130 interrupted. After the last two the same command goes on.
     """
+    collect_rarely()
     typer.run(command(JobDefinition(space=space, defaults=defaults, quick=quick), tune))
 
 
