@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from sentune.lazy_import import collect_rarely
 from tests.tiers import DEFAULT, TIERS, ran, tier_of
 from tests.wheels import installed
 
@@ -25,6 +26,8 @@ os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 # several processes of tests share the cores: with a thread per core each, they wait for each other
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+collect_rarely()
 
 # an example may take as long as a busy machine makes it take
 settings.register_profile("sentune", deadline=None)
