@@ -27,7 +27,8 @@ TRIALS = {"inline": 5, "train": 3}
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Growing]:
-    with growing_cluster(most=NODES, idle_seconds=6) as cluster:
+    # trials start one after the other: on a slow machine the third takes eight seconds
+    with growing_cluster(most=NODES, idle_seconds=12) as cluster:
         yield cluster
 
 
