@@ -208,16 +208,14 @@ def main() -> None:
                 tracker.notify()
 
             runner = TrialRunner(
-                phases=iter(
-                    [
-                        Phase(
-                            store=store,
-                            source=SearchSource(store, SPACE, trials=TRIALS, seed=0),
-                            spec_of=spec_of,
-                            stored=stored,
-                        )
-                    ]
-                ),
+                phases=[
+                    Phase(
+                        store=store,
+                        source=SearchSource(store, SPACE, trials=TRIALS, seed=0),
+                        spec_of=spec_of,
+                        stored=stored,
+                    )
+                ],
                 limits=Limits(store),
                 retire_after=config.retire_after,
             )

@@ -32,6 +32,7 @@ def collect_rarely() -> None:
     """Look for unreachable cycles seventy times less often than Python does by itself.
 
     For a process that is sentune's own. Importing torch, transformers, Ray and MLflow makes objects
-    that stay, and looking through them again and again took a tenth of a small study's CPU time.
+    that stay; looking through them again and again took 1.8 of the 22.9 s of CPU time that the
+    driver of a small study needs.
     """
     gc.set_threshold(50_000, 20, 20)

@@ -97,18 +97,16 @@ def make_study(storage: Path) -> None:
         return replace(spec, directory=config.directory(candidate.name), identity=identity)
 
     runner = TrialRunner(
-        phases=iter(
-            [
-                Phase(
-                    store=store,
-                    source=SearchSource(
-                        store, job.space, trials=2, seed=0, sampler="random", first=True
-                    ),
-                    spec_of=spec_of,
-                    stored=lambda number: None,
-                )
-            ]
-        ),
+        phases=[
+            Phase(
+                store=store,
+                source=SearchSource(
+                    store, job.space, trials=2, seed=0, sampler="random", first=True
+                ),
+                spec_of=spec_of,
+                stored=lambda number: None,
+            )
+        ],
         limits=Limits(store),
         retire_after=9,
     )

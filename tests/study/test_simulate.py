@@ -176,18 +176,22 @@ def more_lost(name: str, seeds: int) -> tuple[list[float], list[float]]:
     return [r.drawn - o.drawn for o, r in pairs], [r.winner - o.winner for o, r in pairs]
 
 
-@pytest.mark.parametrize(
-    "curves", ["sinking by 10 points: early values look good", "over-fitting by 15 points"]
-)
-def test_stopped_trials_told_as_complete_mislead(curves: str):
+def test_where_early_values_look_good_stopped_trials_told_as_complete_mislead():
     """A light version of benchmarks/stopped_trials.py, which has fifty seeds and nine shapes.
 
-    Draws of a sampler differ from one kind of core to another. Over twelve seeds the mean is 2.9
-    and 1.8 points with a standard deviation of 2.0 and 1.2: that of six is above 0 by three and a
-    half standard errors and more.
+    A seed's winner tells nothing alone: over twelve seeds it loses 2.9 points in the mean, with a
+    standard deviation of 2.0, and which seed loses what differs from one kind of core to another.
     """
-    _, winner = more_lost(curves, 6)
-    assert fmean(winner) > 0
+    drawn, winner = more_lost("sinking by 10 points: early values look good", 5)
+    assert fmean(drawn) > 1
+    assert min(drawn) > 0
+    assert fmean(winner) > 1
+
+
+def test_where_runs_over_fit_they_do_so_too():
+    drawn, winner = more_lost("over-fitting by 15 points", 4)
+    assert fmean(drawn) > 0.5
+    assert fmean(winner) > 0.5
 
 
 def test_where_curves_rise_it_makes_next_to_no_difference():

@@ -179,6 +179,19 @@ def test_actors_are_used_again_do_not_leak_and_retire(tmp_path: Path):
 
 @pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
+def test_a_finalist_is_trained_by_a_process_of_the_search(tmp_path: Path):
+    space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(*range(2))})
+    outcome = study(
+        tmp_path, toys.heavy, space=space, sampler="grid", trials=2, finalists=1, seeds=2
+    )
+    pids = {record.metrics["toy/pid"] for record in outcome.trials}
+    (finalist,) = outcome.finalists
+    assert len(pids) == 1
+    assert {*finalist.metrics["toy/pid"].values} == pids
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("cluster")
 def test_a_trial_whose_process_dies_goes_on_and_fails_when_it_dies_again(tmp_path: Path):
     space = SearchSpace(
         method="toy", objective=OBJECTIVE, settings={"x": Choice(1, 2, 3)}, fixed={"y": 0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,18 +70,14 @@ class Study:
         self.given: list[Candidate] = []
         self.heard, self.control = Heard(self.store), Control()
         self.runner = TrialRunner(
-            phases=iter(
-                [
-                    Phase(
-                        store=self.store,
-                        source=SearchSource(
-                            self.store, SPACE, trials=trials, seed=7, sampler="random"
-                        ),
-                        spec_of=self._spec,
-                        stored=self.heard,
-                    )
-                ]
-            ),
+            phases=[
+                Phase(
+                    store=self.store,
+                    source=SearchSource(self.store, SPACE, trials=trials, seed=7, sampler="random"),
+                    spec_of=self._spec,
+                    stored=self.heard,
+                )
+            ],
             retire_after=100,
             control=self.control,
             limits=Limits(self.store, **limits),
@@ -136,6 +133,38 @@ def test_a_run_whose_process_dies_is_given_out_again_and_then_fails(tmp_path: Pa
     assert record.gpu_seconds == pytest.approx(3 * 30 * 2), "every attempt is paid for"
     assert study.start("more") is None
     assert study.runner.finished
+
+
+def test_the_next_phase_begins_when_no_run_of_the_one_before_is_left(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("search", "finals")]
+    for folder in folders:
+        folder.mkdir()
+    study, finals = (Study(folder, trials=1) for folder in folders)
+    begun: list[TrialState] = []
+
+    def phases() -> Iterator[Phase]:
+        yield study.runner.phase
+        begun.append(study.state())
+        yield finals.runner.phase
+
+    study.runner = TrialRunner(
+        phases=phases(), limits=Limits(study.store), retire_after=100, max_failures=1
+    )
+    assert study.start("t0") is not None
+    assert study.start("t1") is None, "one is at work"
+    study.runner.end("t0", Report(failure="its process died: signal 9"))
+    assert study.start("t2") is not None, "it goes on"
+    assert not begun
+    study.say("t2", final=True)
+    study.runner.end("t2")
+    assert study.runner.give("f0") is not None
+    assert begun == [TrialState.COMPLETE]
+    study.say("f0", final=True)
+    study.runner.end("f0")
+    assert study.runner.give("f1") is None
+    assert study.runner.finished
+    assert [len(each.store.records()) for each in (study, finals)] == [1, 1]
+    assert finals.state() is TrialState.COMPLETE
 
 
 def test_a_machine_that_is_taken_back_costs_no_failure(tmp_path: Path) -> None:

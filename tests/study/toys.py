@@ -233,18 +233,16 @@ def play(
     heard = Heard(store)
     settle_orphans(store)
     runner = TrialRunner(
-        phases=iter(
-            [
-                Phase(
-                    store=store,
-                    source=SearchSource(
-                        store, space, trials=trials, seed=7, sampler=sampler, first=first
-                    ),
-                    spec_of=lambda candidate: make_spec(folder, candidate, space),
-                    stored=heard,
-                )
-            ]
-        ),
+        phases=[
+            Phase(
+                store=store,
+                source=SearchSource(
+                    store, space, trials=trials, seed=7, sampler=sampler, first=first
+                ),
+                spec_of=lambda candidate: make_spec(folder, candidate, space),
+                stored=heard,
+            )
+        ],
         limits=Limits(store),
         retire_after=5,
     )

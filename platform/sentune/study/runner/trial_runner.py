@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,7 @@ class TrialRunner:
         crashes: name of a run -> why its process died, or was ended.
     """
 
-    phases: Iterator[Phase]
+    phases: Iterable[Phase]
     limits: Limits
     retire_after: int
     max_failures: int = 0
@@ -68,6 +68,7 @@ class TrialRunner:
     sharing: Sharing | None = None
     stalls: StallWatch | None = None
     phase: Phase = field(init=False)
+    _phases: Iterator[Phase] = field(init=False)
     live: dict[str, Candidate] = field(default_factory=dict, init=False)
     last: dict[str, Report] = field(default_factory=dict, init=False)
     crashes: dict[str, Report] = field(default_factory=dict, init=False)
@@ -77,7 +78,8 @@ class TrialRunner:
     _generation: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.phase = next(self.phases)
+        self._phases = iter(self.phases)
+        self.phase = next(self._phases)
 
     @property
     def finished(self) -> bool:
@@ -127,7 +129,7 @@ class TrialRunner:
             candidate = source.next(live)
             if candidate is not None or live or not source.finished:
                 return candidate
-            if (phase := next(self.phases, None)) is None:
+            if (phase := next(self._phases, None)) is None:
                 return None
             self.phase = phase
 
