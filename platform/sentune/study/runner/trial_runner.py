@@ -127,7 +127,7 @@ class TrialRunner:
             if self.limits.closed():
                 source.close()
             candidate = source.next(live)
-            if candidate is not None or live or not source.finished:
+            if candidate is not None or not source.finished:
                 return candidate
             if (phase := next(self._phases, None)) is None:
                 return None
