@@ -121,6 +121,7 @@ def test_a_sif_study_leaves_a_model_whose_figures_are_the_summarys(
         assert found.metrics["sts/pearson"] == same_correlation(said["sts/pearson"], torch.float32)
     pairs = read(f"stsb:{files}/test.csv", Kind.SCORED_PAIRS).table.to_pydict()
     similar = embedder.similarity(pairs["sentence1"], pairs["sentence2"])
+    assert np.std(similar) > 0.1, "as same_correlation has it"
     direct = pearsonr(similar, pairs["score"]).statistic
     assert summary["test"]["sts/pearson"] == same_correlation(direct, torch.float32)
     assert (swept / "sif" / "artifacts" / "sts" / "curve_components.png").stat().st_size > 5_000
