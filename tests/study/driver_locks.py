@@ -21,8 +21,8 @@ FOREIGN = Driver(
 class Clock:
     """Time that passes only where somebody waits; each wait may do something first.
 
-    A hundredth of a second of it is real: a server lets go of the lock of a connection that was
-    closed a moment before.
+    A twentieth of a second of a wait is real, and so all of a wait for the lock itself: a server
+    lets go of it some time after the connection of its holder was closed.
     """
 
     now: float = 1000.0
@@ -34,7 +34,7 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         self.meanwhile()
-        time.sleep(0.01)
+        time.sleep(min(seconds, 0.05))
         self.waits.append(seconds)
         self.now += seconds
 
