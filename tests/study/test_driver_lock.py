@@ -351,6 +351,7 @@ def test_a_database_that_restarts_costs_nothing_and_is_logged_once(
         assert "has not answered for 20 s" in lock.lost_because
         backend.fails = False
         assert lock.lost, "another start may have it by now"
+    assert not backend.locked(), "nor does this process keep it from one"
 
 
 def test_locks_of_one_database_do_not_meet(url: str):

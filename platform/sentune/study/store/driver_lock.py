@@ -307,15 +307,17 @@ class DriverLock:
             return
         self._left.set()
         self._thread.join()
-        if self.lost_because:
-            return
+        if not self.lost_because:
+            self._last_beat()
+        self.backend.unlock()
+
+    def _last_beat(self) -> None:
         try:
             record = self.backend.beat(self.generation, self._driven(self.clock()), last=True)
             self._seconds = record.seconds if record is not None else self._seconds
         except UNANSWERED as error:  # the next driver sees that this process is gone
             why = first_line(error)
             logger.warning("%s: the lock could not be given back: %s", self.study, why)
-        self.backend.unlock()
 
     def __enter__(self) -> DriverLock:
         return self.acquire()

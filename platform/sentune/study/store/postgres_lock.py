@@ -93,11 +93,15 @@ class PostgresLock:
         return session
 
     def unlock(self) -> None:
-        self._holding = False
+        held, self._holding = self._holding, False
         if self._session is not None:
             session, self._session = self._session, None
-            with contextlib.suppress(SQLAlchemyError):  # it may be cut already
-                session.close()
+            with contextlib.suppress(SQLAlchemyError), session:  # it may be cut already
+                # the server sees the end of a session some time after it was closed
+                if held and not session.invalidated:
+                    session.execute(
+                        text("SELECT pg_advisory_unlock(CAST(:key AS bigint))"), self._names
+                    )
 
     def holds(self, generation: int) -> bool:
         """Return whether this object holds the lock, and no later start was recorded.
