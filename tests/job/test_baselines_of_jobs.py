@@ -10,16 +10,23 @@ import pytest
 import torch
 from scipy.stats import binom
 
+from search_spaces.infersent import SPACE as INFERSENT
+from search_spaces.intersent import SPACE as INTERSENT
 from sentune.corpora.formats import read
 from sentune.corpora.schema import Kind
 from sentune.encoders import load, load_tokenizer, prepare
 from sentune.encoders.transformer import word_averages
+from sentune.encoders.words.table import tokenise
 from sentune.geometry.gaussians import Gaussians
 from sentune.geometry.points import Points
-from sentune.job.baselines import baselines
+from sentune.job.baselines import baselines, baselines_of
+from sentune.job.families import make_job
+from sentune.job.options import OperationOptions, WordOptions, parse
 from sentune.report.paired import PairedTest
 from sentune.tasks import Rte, evaluate, tasks_for
+from tests.job.test_probing import QUIET
 
+DECODER = "builtin:tiny?layers=1&width=16"
 DEV, TEST = "builtin:nli?split=dev", "builtin:nli?split=test"
 
 
@@ -114,3 +121,31 @@ def test_averages_are_a_rule_of_sts_and_rte_with_the_threshold_of_dev(encoder: s
         assert found.values[f"rte/word_average_{name}"] == expected.metrics[f"rte/{name}"]
     assert found.hits["rte/word_average_accuracy"].mean() == expected.metrics["rte/accuracy"]
     assert not [name for name in found.values if name.startswith("direction/word_average")]
+
+
+def test_a_job_on_word_vectors_has_the_averages_of_these(tmp_path: Path) -> None:
+    given = {"corpus": "builtin:nli?size=96", "dev": [f"{DEV}&size=60"], "storage": str(tmp_path)}
+    vectors = tmp_path / "vectors.txt"
+    words = {"a": [1.0, 0.5], "dog": [0.0, 2.0], "runs": [3.0, -1.0]}
+    vectors.write_text("".join(f"{word} {x} {y}\n" for word, (x, y) in words.items()))
+    given |= {"vectors": f"glove:{vectors}", "set": ["batch_size=16"]}
+    job = make_job(parse(given, WordOptions(study="words")), INFERSENT)
+    job.prepare(QUIET)
+    average = job.word_averages()
+    assert average is not None
+    sentences = ["A dog runs", "an unknown dog", ""]
+    known = [[words[w] for w in map(str.lower, tokenise(s)) if w in words] for s in sentences]
+    expected = np.array([np.mean(rows, 0) if rows else (0, 0) for rows in known])
+    np.testing.assert_allclose(average(sentences).numpy(), expected, atol=1e-7)
+    assert "rte/word_average_auc" in baselines_of(job, job.dev).values
+
+
+def test_a_job_of_operations_has_the_averages_of_its_encoder(encoder: str, tmp_path: Path) -> None:
+    given = {"corpus": ["builtin:operations?size=96"], "encoder": encoder, "decoder": DECODER}
+    given |= {"dev": ["builtin:operations?size=40&split=dev"], "storage": str(tmp_path)}
+    job = make_job(parse({**given, "set": ["batch_size=16"]}, OperationOptions()), INTERSENT)
+    job.prepare(QUIET)
+    average, expected = job.word_averages(), word_averages(encoder)
+    assert average is not None
+    assert expected is not None
+    torch.testing.assert_close(average(SENTENCES), expected(SENTENCES), rtol=0, atol=0)

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from rich.console import Console
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from sentune.corpora.prepare import Prepared
 from sentune.corpora.ray_map import in_turn, on_worker
 from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import share
+from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue
 from sentune.io.cached_file import node_cache
 from sentune.job.corpora import (
@@ -31,6 +33,7 @@ from sentune.job.corpora import (
 from sentune.job.options import StudyOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, ship
 from sentune.methods import ClosedForm, GradientMethod
+from sentune.methods.sif import Averages, SifSettings
 from sentune.readouts.grid import Readout
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import Budget, StudyConfig
@@ -331,3 +334,9 @@ def absolute(place: str) -> str:
     """Return a folder as an absolute path, as workers run elsewhere; a URI as it is."""
     place = place.removeprefix("file://")
     return place if "://" in place else str(Path(place).expanduser().resolve())
+
+
+def averages_of(words: WordTable) -> Callable[[Sequence[str]], Tensor]:
+    """Return a function from N sentences to [N, n] averages of the vectors of their known words."""
+    average = Averages(words, SifSettings(variant="average"))
+    return lambda sentences: torch.from_numpy(average(sentences))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from rich.console import Console
 from torch import Tensor
 
@@ -25,12 +24,11 @@ from sentune.encoders.words import WordTable, check_words, open_words
 from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
 from sentune.io.folders import new_folder
-from sentune.job.families.base import Card, JobFamily
+from sentune.job.families.base import Card, JobFamily, averages_of
 from sentune.job.options import ClosedFormOptions
 from sentune.launchers.artifact_transfer import ShippedFolder
 from sentune.launchers.run_trial import run_trial
 from sentune.methods import find_closed_form
-from sentune.methods.sif import Averages, SifSettings
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Probe
@@ -113,8 +111,7 @@ class ClosedFormFamily(JobFamily):
 
     def word_averages(self) -> Callable[[Sequence[str]], Tensor]:
         """As of the base, of the first word vectors."""
-        average = Averages(next(iter(self.words.values())), SifSettings(variant="average"))
-        return lambda sentences: torch.from_numpy(average(sentences))
+        return averages_of(next(iter(self.words.values())))
 
     def modules(self) -> list[str]:
         return [part.__module__ for part in (run_trial, fit_and_sweep, self.method)]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rich.console import Console
-from torch import Tensor
 
 from sentune.corpora.formats import check_opens
 from sentune.encoders import load_tokenizer
-from sentune.encoders.transformer import word_averages
 from sentune.errors import InvalidValue
 from sentune.job.corpora import STORED
 from sentune.job.families.trained import TrainedFamily, batch_sizes
@@ -89,6 +86,3 @@ class SentenceFamily(TrainedFamily):
             else grid_of(REFERENCES, self.space.grids_for(self.space.fixed))
         )
         return sorted({AT_RUNGS, STORED, *(int(n) for n in grid if n is not None)})
-
-    def word_averages(self) -> Callable[[Sequence[str]], Tensor] | None:
-        return word_averages(self.folder) if self.folder else None

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from torch import Tensor
 
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.formats import check_opens
 from sentune.corpora.mixing import MixedHandle, apart, weight_names
+from sentune.corpora.schema import Kind
 from sentune.corpora.stream import hand_out
 from sentune.corpora.tokens import META, TokenFolder
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.encoders.prepare import encoder_class, named_folder
+from sentune.encoders.transformer import word_averages
+from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue
 from sentune.job.corpora import STORED, numbered
-from sentune.job.families.base import Card, JobFamily
+from sentune.job.families.base import Card, JobFamily, averages_of
 from sentune.job.options import TrainingOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder
 from sentune.launchers.run_trial import run_trial
@@ -36,6 +40,7 @@ from sentune.training.inputs import BUILTIN, PRETRAINED, InputMaker, Inputs, che
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import recipe_of
+from sentune.training.recipes.intersent import ENCODER
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.trial import Opens, Program, TrialSpec
 
@@ -162,6 +167,13 @@ class TrainedFamily(JobFamily):
         recipe = type(recipe_of(self.method))
         parts = (run_trial, train, self.method, recipe, hand_out, MixedHandle)
         return [part.__module__ for part in parts]
+
+    def word_averages(self) -> Callable[[Sequence[str]], Tensor] | None:
+        """As of the base: of the word vectors, or of the encoder's input embeddings."""
+        if self.method.on_words:
+            return averages_of(WordTable.load(self.folder))
+        decodes = self.method.kind is Kind.OPERATIONS
+        return word_averages(f"{self.folder}/{ENCODER}" if decodes else self.folder)
 
     def fingerprints(self) -> dict[str, Any]:
         return {**super().fingerprints(), "encoder": self._shipped.digest}
