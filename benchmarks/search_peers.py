@@ -30,17 +30,17 @@ from optuna.distributions import CategoricalDistribution
 from optuna.samplers import GPSampler, TPESampler
 
 from benchmarks.search_quality import Search as Own
-from benchmarks.search_quality import run
+from benchmarks.search_quality import first_rung, run
 from benchmarks.surfaces import Surface, interval, paired, surfaces
-from sentune.study.schedulers import AshaPromotion
-from sentune.study.space.space import Choice
+from sentune.study.schedulers import AshaPromotion, Halving, Hyperband
 
 ETA, METRIC, TIME = 3, "value", "examples"
 
 
 def milestones(surface: Surface) -> tuple[int, ...]:
-    """Rungs and end of every search."""
-    return (surface.budget // ETA**2, surface.budget // ETA, surface.budget)
+    """Rungs and end of every search: those of a study."""
+    rungs = Halving(first_rung=first_rung(surface), eta=ETA, max_examples=surface.budget)
+    return rungs.milestones
 
 
 Step = tuple[int, Mapping[str, Any], float]
@@ -111,18 +111,16 @@ def ray_asha(surface: Surface, seed: int) -> Iterator[Step]:
             yield spent, point, result[METRIC]
 
 
-def _choices(surface: Surface) -> dict[str, Choice]:
-    return {n: d for n, d in surface.space.settings.items() if isinstance(d, Choice)}
-
-
 def _axes(surface: Surface) -> dict[str, Any]:
-    return {n: CategoricalDistribution(d.values) for n, d in _choices(surface).items()}
+    return {n: CategoricalDistribution(d.values) for n, d in surface.choices.items()}
 
 
 SEARCHES: dict[str, Search] = {
     "sentune: TPE + ASHA": ours,
+    "sentune: TPE + ASHA, 1/9": partial(ours, first=9),
     "sentune: TPE + promotion": partial(ours, scheduler=AshaPromotion),
     "sentune: TPE + promotion, 1/27": partial(ours, scheduler=AshaPromotion, first=27),
+    "sentune: TPE + Hyperband": partial(ours, scheduler=Hyperband),
     "sentune: GP + promotion": partial(ours, sampler="gp", scheduler=AshaPromotion),
     "sentune: random + ASHA": partial(ours, sampler="random"),
     "Optuna: TPE + HyperbandPruner": partial(optuna_pruned, sampler=TPESampler),

@@ -39,7 +39,14 @@ import numpy as np
 from benchmarks.simulate import Outcome, Told, open_simulated, simulate
 from benchmarks.surfaces import BUDGET, Surface, interval, paired, surfaces, table_3
 from sentune.study.runner.trial_source import SearchSource
-from sentune.study.schedulers import KINDS, AshaPromotion, Curves, Halving, Scheduler
+from sentune.study.schedulers import (
+    KINDS,
+    AshaPromotion,
+    Curves,
+    Halving,
+    Scheduler,
+    default_first_rung,
+)
 
 
 class Extrapolated(Halving):
@@ -60,14 +67,14 @@ class Extrapolated(Halving):
 @dataclass(frozen=True, kw_only=True)
 class Search:
     """A way of searching; ``prior``: the cell that is taken for a good one, which is not tried for
-    that alone; ``first``: the first rung is the budget divided by it."""
+    that alone; ``first``: the first rung is the budget divided by it, 0: the default one."""
 
     name: str
     sampler: str = "tpe"
     scheduler: type[Scheduler] = Halving
     told: Told = Told.OURS
     prior: tuple[int, float] | None = None
-    first: int = 9
+    first: int = 0
 
 
 OURS = Search(name="TPE + ASHA (default)")
@@ -98,7 +105,9 @@ def run(search: Search, seed: int, surface: Surface | None = None) -> Outcome:
     """One search on the curves of one seed, of as many trials as the surface has points."""
     surface = surface or table_3()
     scheduler = search.scheduler(
-        first_rung=surface.budget // search.first, eta=3, max_examples=surface.budget
+        first_rung=surface.budget // search.first if search.first else first_rung(surface),
+        eta=3,
+        max_examples=surface.budget,
     )
     space = surface.space
     if search.prior is not None:
@@ -108,6 +117,12 @@ def run(search: Search, seed: int, surface: Surface | None = None) -> Outcome:
         store, space, trials=space.size or 0, seed=seed, sampler=search.sampler, first=False
     )
     return simulate(store, source, surface.curves(seed), told=search.told, until=surface.grid)
+
+
+def first_rung(surface: Surface) -> int:
+    """Examples at which a study of the smallest batch compares first."""
+    (batches,) = (d.values for n, d in surface.choices.items() if n == "batch_size")
+    return default_first_rung(surface.budget, 3, min(batches))
 
 
 def reached(outcome: Outcome, surface: Surface | None = None) -> float:

@@ -61,6 +61,11 @@ class Surface:
         """Examples of all of its points."""
         return self.budget * (self.space.size or 0)
 
+    @property
+    def choices(self) -> dict[str, Choice]:
+        """Its settings and their values."""
+        return {n: d for n, d in self.space.settings.items() if isinstance(d, Choice)}
+
     def good(self, settings: Mapping[str, Any]) -> bool:
         """Return whether a point is good enough."""
         return self.loss(settings) <= self.near

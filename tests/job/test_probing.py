@@ -160,3 +160,28 @@ def test_a_job_that_fits(tmp_path: Path) -> None:
     assert found.checkpoint_bytes > 0
     assert job.checkpoint_bytes() == 0
     assert [path.name for path in (tmp_path / "studies").iterdir()] == [".cache"]
+
+
+@pytest.mark.parametrize(
+    ("batch", "rungs"), [("16", (320, 960)), ("17", (960,)), ("17,32", (960,))]
+)
+def test_a_job_compares_trials_after_twenty_steps_of_its_first_point(
+    batch: str, rungs: tuple[int, ...], tmp_path: Path
+) -> None:
+    options = JobOptions(
+        corpus="builtin:nli?size=192",
+        dev=("builtin:nli?split=dev&size=60",),
+        encoder="builtin:tiny?layers=1&width=16&heads=2&inner=32",
+        storage=str(tmp_path),
+        max_examples=2880,
+        set=(f"batch_size={batch}",),
+    )
+    searched = replace(
+        SPACE,
+        settings={**SPACE.settings, "batch_size": Choice(16, 17, 32)},
+        fixed={"max_length": 32},
+        published={**SPACE.published, "batch_size": 17},
+    )
+    job = make_job(options, searched)
+    job.prepare(QUIET)
+    assert job.config.scheduling("max").rungs == rungs

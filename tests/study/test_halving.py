@@ -24,9 +24,20 @@ def test_milestones_are_the_rungs_and_the_end(first, eta, budget, milestones):
     assert Halving(first_rung=first, eta=eta, max_examples=budget).milestones == milestones
 
 
-def test_the_default_leaves_two_rungs_before_the_end():
-    first = default_first_rung(30_000, 3)
-    assert len(Halving(first_rung=first, eta=3, max_examples=30_000).rungs) >= 2
+@pytest.mark.parametrize(
+    ("budget", "batch", "rungs"),
+    [
+        (27_000, 32, (3_000, 9_000)),  # 94 steps at a ninth
+        (27_000, 150, (3_000, 9_000)),  # 20
+        (27_000, 151, (9_000,)),
+        (2_430, 32, (810,)),
+        (100, 64, (34,)),  # two steps in all
+        (1, 1, ()),
+    ],
+)
+def test_the_default_rungs_leave_twenty_steps_before_the_first(budget, batch, rungs):
+    first = default_first_rung(budget, 3, batch)
+    assert Halving(first_rung=first, eta=3, max_examples=budget).rungs == rungs
 
 
 @pytest.mark.parametrize("wrong", [{"eta": 1}, {"max_examples": 0}, {"first_rung": 0}])

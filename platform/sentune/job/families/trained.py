@@ -33,6 +33,7 @@ from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Probe
 from sentune.study.planning.probe import checkpoint_size, probe_training
+from sentune.study.schedulers import default_first_rung
 from sentune.study.space.domains import Dimension, Integer, Uniform, Value
 from sentune.study.space.space import SearchSpace
 from sentune.terminal import print_line
@@ -120,6 +121,10 @@ class TrainedFamily(JobFamily):
         self.folder = self.inputs.folder
         kind = encoder_class(self.options.pretrained, self.folder)
         self.space = self.space.for_trials(kind, self.config.max_examples)
+        if self.config.first_rung is None:
+            batch = self.space.prior.get("batch_size", min(batch_sizes(self.space)))
+            rung = default_first_rung(self.config.max_examples, self.config.eta, int(batch))
+            self.config = replace(self.config, first_rung=rung)
         if self.inputs.note:
             print_line(console, self.inputs.note)
         self.check_batch(sum(sum(tokens.shards) for tokens in self.inputs.tokens))
