@@ -122,8 +122,8 @@ class TrainedFamily(JobFamily):
         kind = encoder_class(self.options.pretrained, self.folder)
         self.space = self.space.for_trials(kind, self.config.max_examples)
         if self.config.first_rung is None:
-            batch = self.space.prior.get("batch_size", min(batch_sizes(self.space)))
-            rung = default_first_rung(self.config.max_examples, self.config.eta, int(batch))
+            batch: Any = self.space.prior.get("batch_size", min(batch_sizes(self.space)))
+            rung = default_first_rung(self.config.max_examples, self.config.eta, batch)
             self.config = replace(self.config, first_rung=rung)
         if self.inputs.note:
             print_line(console, self.inputs.note)
@@ -175,6 +175,8 @@ class TrainedFamily(JobFamily):
 
     def word_averages(self) -> Callable[[Sequence[str]], Tensor] | None:
         """As of the base: of the word vectors, or of the encoder's input embeddings."""
+        if not self.folder:  # not prepared
+            return None
         if self.method.on_words:
             return averages_of(WordTable.load(self.folder))
         decodes = self.method.kind is Kind.OPERATIONS
