@@ -1,6 +1,6 @@
 """What searches spend until they hold the best point of a surface, sentune's beside its peers'.
 
-    python -m benchmarks.search_peers [--seeds 50]
+    python -m benchmarks.search_peers [--seeds 50] [--first 9]
 
 Every search replays the same curves, those of ``search_quality.py``; a search holds a point as it
 is said there. No search is told the best point or starts from it. A search ends when it has spent
@@ -20,6 +20,7 @@ import argparse
 import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -30,16 +31,16 @@ from optuna.distributions import CategoricalDistribution
 from optuna.samplers import GPSampler, TPESampler
 
 from benchmarks.search_quality import Search as Own
-from benchmarks.search_quality import first_rung, run
-from benchmarks.surfaces import Surface, interval, paired, surfaces
+from benchmarks.search_quality import run
+from benchmarks.surfaces import ETA, Surface, interval, paired, surfaces
 from sentune.study.schedulers import AshaPromotion, Halving, Hyperband
 
-ETA, METRIC, TIME = 3, "value", "examples"
+METRIC, TIME = "value", "examples"
 
 
 def milestones(surface: Surface) -> tuple[int, ...]:
-    """Rungs and end of every search: those of a study."""
-    rungs = Halving(first_rung=first_rung(surface), eta=ETA, max_examples=surface.budget)
+    """Rungs and end of every search."""
+    rungs = Halving(first_rung=surface.first_rung, eta=ETA, max_examples=surface.budget)
     return rungs.milestones
 
 
@@ -117,7 +118,6 @@ def _axes(surface: Surface) -> dict[str, Any]:
 
 SEARCHES: dict[str, Search] = {
     "sentune: TPE + ASHA": ours,
-    "sentune: TPE + ASHA, 1/9": partial(ours, first=9),
     "sentune: TPE + promotion": partial(ours, scheduler=AshaPromotion),
     "sentune: TPE + promotion, 1/27": partial(ours, scheduler=AshaPromotion, first=27),
     "sentune: TPE + Hyperband": partial(ours, scheduler=Hyperband),
@@ -146,11 +146,12 @@ def main() -> None:
     """Prints a table for each surface."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--first", type=int, default=0, help="first rung: the budget over it")
     parser.add_argument("--only", nargs="*", default=[*SEARCHES], help="names of searches")
     given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     logging.getLogger("ray").setLevel(logging.ERROR)
-    for surface in surfaces():
+    for surface in (replace(surface, first=given.first) for surface in surfaces()):
         print(f"\n{surface.name}: {surface.space.size} points, {given.seeds} seeds")
         first: list[float] = []
         for name in given.only:

@@ -37,16 +37,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.simulate import Outcome, Told, open_simulated, simulate
-from benchmarks.surfaces import BUDGET, Surface, interval, paired, surfaces, table_3
+from benchmarks.surfaces import BUDGET, ETA, Surface, interval, paired, surfaces, table_3
 from sentune.study.runner.trial_source import SearchSource
-from sentune.study.schedulers import (
-    KINDS,
-    AshaPromotion,
-    Curves,
-    Halving,
-    Scheduler,
-    default_first_rung,
-)
+from sentune.study.schedulers import KINDS, AshaPromotion, Curves, Halving, Scheduler
 
 
 class Extrapolated(Halving):
@@ -67,7 +60,7 @@ class Extrapolated(Halving):
 @dataclass(frozen=True, kw_only=True)
 class Search:
     """A way of searching; ``prior``: the cell that is taken for a good one, which is not tried for
-    that alone; ``first``: the first rung is the budget divided by it, 0: the default one."""
+    that alone; ``first``: of its surface, unless 0."""
 
     name: str
     sampler: str = "tpe"
@@ -104,11 +97,8 @@ EXTRAS = (
 def run(search: Search, seed: int, surface: Surface | None = None) -> Outcome:
     """One search on the curves of one seed, of as many trials as the surface has points."""
     surface = surface or table_3()
-    scheduler = search.scheduler(
-        first_rung=surface.budget // search.first if search.first else first_rung(surface),
-        eta=3,
-        max_examples=surface.budget,
-    )
+    rung = replace(surface, first=search.first or surface.first).first_rung
+    scheduler = search.scheduler(first_rung=rung, eta=ETA, max_examples=surface.budget)
     space = surface.space
     if search.prior is not None:
         space = replace(space, published=dict(zip(space.settings, search.prior, strict=True)))
@@ -117,12 +107,6 @@ def run(search: Search, seed: int, surface: Surface | None = None) -> Outcome:
         store, space, trials=space.size or 0, seed=seed, sampler=search.sampler, first=False
     )
     return simulate(store, source, surface.curves(seed), told=search.told, until=surface.grid)
-
-
-def first_rung(surface: Surface) -> int:
-    """Examples at which a study of the smallest batch compares first."""
-    (batches,) = (d.values for n, d in surface.choices.items() if n == "batch_size")
-    return default_first_rung(surface.budget, 3, min(batches))
 
 
 def reached(outcome: Outcome, surface: Surface | None = None) -> float:

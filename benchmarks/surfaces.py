@@ -13,6 +13,7 @@ import numpy as np
 from scipy.stats import binom, wilcoxon
 
 from benchmarks.curves import Curves, PowerLaw, Recorded
+from sentune.study.schedulers import default_first_rung
 from sentune.study.space.space import Choice, SearchSpace
 
 # Sentence Representations via Gaussian Embedding, Table 3: batch size -> learning rate -> AUC.
@@ -30,6 +31,7 @@ SPACE = SearchSpace(
     objective="rte/auc",
     settings={"batch_size": Choice(*TABLE_3), "learning_rate": Choice(1e-5, 3e-5, 5e-5)},
 )
+ETA = 3
 GRID = len(TABLE_3) * 3 * BUDGET
 NEAR = 0.005
 """Of the best value of a recorded surface: about what a seed moves."""
@@ -46,7 +48,8 @@ def final(settings: Mapping[str, Any]) -> float:
 class Surface:
     """A grid, its curves by the seed of a search, and how far a point's end is below the best.
 
-    A point that is below it by at most ``near`` is good enough.
+    A point that is below it by at most ``near`` is good enough. ``first``: the first rung is the
+    budget divided by it; 0: that of a study whose first point has the smallest batch.
     """
 
     name: str
@@ -55,6 +58,14 @@ class Surface:
     curves: Callable[[int], Curves]
     loss: Callable[[Mapping[str, Any]], float]
     near: float = 0.0
+    first: int = 0
+
+    @property
+    def first_rung(self) -> int:
+        """Examples at which trials are first compared."""
+        if self.first:
+            return self.budget // self.first
+        return default_first_rung(self.budget, ETA, min(self.choices["batch_size"].values))
 
     @property
     def grid(self) -> int:

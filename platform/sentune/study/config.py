@@ -89,7 +89,7 @@ class StudyConfig:
     Attributes:
         storage: folder or fsspec URI under which the study's own folder lies.
         optuna_url: Optuna storage; None: a journal in the study's folder.
-        first_rung: examples at which trials are first compared; None: max_examples / eta^2.
+        first_rung: examples at which trials are first compared; None: ``default_first_rung``.
         rung_rows: rows of each development corpus that the search's rungs are judged on; None: all.
             Full validations keep the best milestone of a trial, so ``validate_every`` has all.
         seed: of everything that is drawn, and of the trials' training runs; finalists take the
