@@ -128,14 +128,18 @@ def test_no_node_is_idle_for_longer_than_its_time(cluster: Growing, story: Story
 def test_what_is_asked_for_ahead_of_the_trials_is_not_asked_for_twice(
     cluster: Growing, watcher: Watcher, tmp_path: Path
 ) -> None:
-    """Of three that may be there, two are on their way or up at any time."""
+    """But for a node that failed to start, or that went as idle before a slow trial came."""
     watcher.wait(none, PATIENCE)
-    seen = len(watcher.looks)
+    seen, said = len(watcher.looks), len(cluster.autoscaler_log())
     run = ToyRun(cluster, tmp_path, hold={"all": 0}, trials=2, gpus_per_worker=1)
     run.wait(lambda: len(run.running()) == 2)
+    before = cluster.autoscaler_log()[said:]
     run.release("all")
     assert run.end()["state"] == "complete"
-    assert max(look.coming for look in watcher.looks[seen:]) == 2
+    log = cluster.autoscaler_log()[said:]
+    asked = set(re.findall(r"New instance QUEUED \(id=([\w-]+), type=gpu", log))
+    gone = set(re.findall(r"->(?:TERMINATED|ALLOCATION_FAILED) \(id=([\w-]+), type=gpu", before))
+    assert len(asked - gone) == 2, log
     assert max(len(look.nodes) for look in watcher.looks[seen:]) == 2
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import driver_locks
 import pytest
 from driver_locks import FOREIGN, Clock, still
-from sqlalchemy import create_engine
+from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import OperationalError
 
 from sentune.errors import InvalidValue, StudyConflict
@@ -352,6 +352,21 @@ def test_a_database_that_restarts_costs_nothing_and_is_logged_once(
         backend.fails = False
         assert lock.lost, "another start may have it by now"
     assert not backend.locked(), "nor does this process keep it from one"
+
+
+@pytest.mark.skipif(not POSTGRES, reason="a file's lock ends with its file")
+def test_a_lock_is_free_before_the_server_has_seen_its_session_end(
+    url: str, monkeypatch: pytest.MonkeyPatch
+):
+    holder, other = backend_of(url, "study"), backend_of(url, "study")
+    assert holder is not None
+    assert other is not None
+    assert holder.lock()
+    assert not other.lock()
+    monkeypatch.setattr(Connection, "close", lambda session: None)
+    holder.unlock()
+    assert other.lock()
+    other.unlock()
 
 
 def test_locks_of_one_database_do_not_meet(url: str):
