@@ -138,7 +138,8 @@ def test_what_is_asked_for_ahead_of_the_trials_is_not_asked_for_twice(
     assert run.end()["state"] == "complete"
     log = cluster.autoscaler_log()[said:]
     asked = set(re.findall(r"New instance QUEUED \(id=([\w-]+), type=gpu", log))
-    gone = set(re.findall(r"->(?:TERMINATED|ALLOCATION_FAILED) \(id=([\w-]+), type=gpu", before))
+    ends = "RAY_STOP_REQUESTED|TERMINATING|TERMINATED|ALLOCATION_FAILED"
+    gone = set(re.findall(rf"->(?:{ends}) \(id=([\w-]+), type=gpu", before))
     assert len(asked - gone) == 2, log
     assert max(len(look.nodes) for look in watcher.looks[seen:]) == 2
 
