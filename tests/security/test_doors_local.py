@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sentune.errors import InvalidValue, SentuneError
+from sentune.study.planning import connect
 from sentune.study.planning.cluster_doctor import joined
 from sentune.study.planning.connect import connected
 
@@ -113,5 +114,6 @@ def test_a_token_that_others_can_read_is_refused(
     monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
     monkeypatch.setenv("RAY_ADDRESS", "auto")
+    monkeypatch.setattr(connect, "last_started", lambda: None)  # whatever this machine has started
     with pytest.raises(SentuneError, match=f"chmod 600 {file}"), connected():
         pass
