@@ -17,7 +17,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -43,9 +43,10 @@ LENGTH, PART = 64, 512
 
 @dataclass(frozen=True)
 class Size:
-    """Shapes of a run; ``steps`` are timed, after two that warm up."""
+    """Shapes of a run; ``steps`` are timed, after two that warm up; ``hidden``: of InferSent."""
 
     encoder: str
+    hidden: int
     batches: tuple[int, ...]
     boxes: tuple[int, int]
     steps: int
@@ -55,8 +56,9 @@ class Size:
 
 
 BASE = "builtin:tiny?layers=12&width=768&heads=12&inner=3072"
-LARGE = Size(BASE, (512, 2048, 8192), (4096, 64), 4, 8, 200, (False, True))
-SMALL = Size("builtin:tiny?layers=1&width=16&heads=2&inner=32", (8,), (32, 4), 1, 2, 2, (False,))
+LARGE = Size(BASE, 2048, (512, 2048, 8192), (4096, 64), 4, 8, 200, (False, True))
+TINY = "builtin:tiny?layers=1&width=16&heads=2&inner=32"
+SMALL = Size(TINY, 16, (8,), (32, 4), 1, 2, 2, (False,))
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:
@@ -83,18 +85,19 @@ def product_speed(rows: int, kind: torch.dtype) -> float:
 
 
 def trainer(
-    name: str, batch: int, encoder: str, scratch: Path, *, compiled: bool
+    name: str, batch: int, size: Size, scratch: Path, *, compiled: bool
 ) -> tuple[Callable[[], object], Callable[[], float]]:
     """A step of a method in bfloat16, and the operations of one, known after the first."""
     kind = TRAINED[name]
     inputs = InputMaker(max_length=LENGTH, cache=scratch, limit=max(batch, 256)).inputs(
         kind,
         (BUILTIN[kind.kind][0],),
-        encoder=encoder,
+        encoder=size.encoder,
         decoder="builtin:tiny",
         vectors="builtin:ppmi",
     )
     given = {"batch_size": batch, "max_length": LENGTH, "precision": "bfloat16"}
+    given |= {"hidden_size": size.hidden} if name == "infersent" else {}
     own, settings = split(given | ({"micro_batch": PART} if batch > PART else {}), kind)
     method = build(kind, own, settings, inputs.folder, 0).to(DEVICE).train()
     seen = [0]
@@ -133,15 +136,13 @@ def training(size: Size, console: Console) -> Table:
         for batch in size.batches:
             for compiled in size.compiled:
                 with tempfile.TemporaryDirectory() as scratch:
-                    step, operations = trainer(
-                        name, batch, size.encoder, Path(scratch), compiled=compiled
-                    )
+                    step, operations = trainer(name, batch, size, Path(scratch), compiled=compiled)
                 if DEVICE.type == "cuda":
                     torch.cuda.reset_peak_memory_stats()
                 spent = seconds(step, size.steps)
                 peak = torch.cuda.max_memory_allocated() / 2**20 if DEVICE.type == "cuda" else 0
                 share = operations() / spent / speed
-                cells = (f"{batch:,}", "yes" if compiled else "no", f"{batch / spent:,.0f}")
+                cells = (f"{batch:,}", "yes" if compiled else "no", f"{batch / spent:,.1f}")
                 table.add_row(name, *cells, f"{peak:,.0f}", f"{share:.1%}" if share else "-")
                 console.print(f"{name}, batch {batch:,}: {spent:.3f} s a step", style="dim")
     return table
@@ -176,7 +177,8 @@ def boxes(size: Size) -> Table:
 def small_trial(seed: int, size: Size, folder: str) -> None:
     """One small trial: the built-in encoder, SimCSE, batch 64."""
     torch.manual_seed(seed)
-    step, _ = trainer("simcse", 64, "builtin:tiny", Path(folder), compiled=False)
+    built_in = replace(size, encoder="builtin:tiny")
+    step, _ = trainer("simcse", 64, built_in, Path(folder), compiled=False)
     for _ in range(size.trial_steps):
         step()
     _wait()
