@@ -47,7 +47,7 @@ def address(model: Path) -> Iterator[str]:
     with (model.parent / "log").open("w") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         try:
-            while "Ctrl-C ends it" not in (model.parent / "log").read_text():
+            while f"http://127.0.0.1:{port}: " not in (model.parent / "log").read_text():
                 assert server.poll() is None, (model.parent / "log").read_text()
                 time.sleep(0.2)
             yield f"http://127.0.0.1:{port}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -193,6 +194,8 @@ def serve(
     check_port(host, port)
     from sentune.study.planning.connect import connected
 
+    # Serve 2.60 ends a proxy that has not started within 5 s, and the start fails with it
+    os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
     with connected():
         serving.run(str(folder), host=host, port=port, replicas=replicas, max_batch=max_batch)
         say(f"http://{host}:{port}: {', '.join(ROUTES)}; /docs describes them (Ctrl-C ends it)")
