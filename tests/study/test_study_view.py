@@ -185,10 +185,11 @@ def test_a_study_or_storage_that_there_is_not(tmp_path: Path):
     assert not (tmp_path / "nothing.db").exists()
 
 
-def test_a_run_that_has_ended_is_read_once(tmp_path: Path, monkeypatch: Any):
+def test_a_run_that_has_not_changed_is_read_once(tmp_path: Path, monkeypatch: Any):
     """Why looking at 10,000 trials again costs what has changed, counted in trials."""
     make_study(tmp_path, trials=(*(trial_of(i / 40) for i in range(40)),
-                                 trial_of(0.5, state=TrialState.RUNNING)))  # fmt: skip
+                                 trial_of(0.5, state=TrialState.RUNNING),
+                                 trial_of(0.6, state=TrialState.RUNNING)))  # fmt: skip
     seen, read, inner = view(tmp_path), [], trial_codec.record_of
 
     def counting(trial: Any, objective: Any) -> Any:
@@ -197,11 +198,15 @@ def test_a_run_that_has_ended_is_read_once(tmp_path: Path, monkeypatch: Any):
 
     monkeypatch.setattr(trial_codec, "record_of", counting)
     first = seen.snapshot()
-    assert len(read) == 41
+    assert len(read) == 42
+    storage = open_storage(str(tmp_path / "toy" / "optuna.journal"), driver=True)
+    study = storage.get_study_id_from_name(seen.place.name)
+    number = storage.get_trial_id_from_study_id_trial_number(study, 41)
+    storage.set_trial_state_values(number, TrialState.FAIL)
     again = seen.snapshot(driven=True)
-    assert read[41:] == [40]
+    assert read[42:] == [41]
     assert [run is other for run, other in zip(first.runs, again.runs, strict=True)] == (
-        [True] * 40 + [False]
+        [True] * 41 + [False]
     )
 
 

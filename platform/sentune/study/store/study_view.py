@@ -183,7 +183,7 @@ class StudySnapshot:
 
 
 class StudyView:
-    """Takes snapshots of one study; a run that has ended is read once. It writes nothing.
+    """Takes snapshots of one study; a run is read again only when it has changed. It writes nothing.
 
     It may be shared between threads. ``storage`` is the study's where that is open already.
     """
@@ -192,7 +192,7 @@ class StudyView:
         self.place = place
         self.storage = storage or (open_storage(place.url) if place.url else None)
         self._tables: set[str] | None = None
-        self._ended: dict[int, dict[int, StoredRun | None]] = defaultdict(dict)
+        self._read: dict[int, dict[int, tuple[FrozenTrial, StoredRun | None]]] = defaultdict(dict)
         self._lock = threading.RLock()
 
     def snapshot(self, *, driven: bool = False) -> StudySnapshot:
@@ -265,15 +265,17 @@ class StudyView:
     def _runs(self, study: int | None, objective: Objective) -> tuple[StoredRun, ...]:
         if self.storage is None or study is None:
             return ()
-        known, found = self._ended[study], []
+        known, found = self._read[study], []
         for trial in self.storage.get_all_trials(study, deepcopy=False):
-            try:
-                run = known[trial.number] if trial.number in known else _stored(trial, objective)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                why = f"trial {trial.number} cannot be read ({error!r})"
-                raise DamagedFile(self.place.url, why, "bring it back from a copy") from error
-            if trial.state.is_finished():
-                known[trial.number] = run
+            before, run = known.get(trial.number, (None, None))
+            # a changed trial is another object; of a database each is one every time
+            if before is not trial and not (before and before.state.is_finished()):
+                try:
+                    run = _stored(trial, objective)
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    why = f"trial {trial.number} cannot be read ({error!r})"
+                    raise DamagedFile(self.place.url, why, "bring it back from a copy") from error
+                known[trial.number] = trial, run
             if run is not None:
                 found.append(run)
         return tuple(found)
