@@ -183,7 +183,7 @@ class StudySnapshot:
 
 
 class StudyView:
-    """Takes snapshots of one study; a run is read again only when it has changed. It writes nothing.
+    """Takes snapshots of one study; a run is read again only when it changes. It writes nothing.
 
     It may be shared between threads. ``storage`` is the study's where that is open already.
     """
