@@ -150,8 +150,7 @@ def test_all_nodes_are_asked_for_at_once(story: Story) -> None:
     log = story.autoscaler
     assert len(log.asked - log.given_up) == NODES, log.text
     asked = [int(count) for count in re.findall(r"Adding (\d+) node", log.starting)]
-    rounds = len(asked) - len(log.given_up)
-    assert rounds <= 2 or story.launcher == "train", "never one after the other"
+    assert sum(asked[:2]) >= NODES or story.launcher == "train", "never one after the other"
 
 
 def test_idle_nodes_go_while_the_last_trial_runs(story: Story) -> None:

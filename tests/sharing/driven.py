@@ -25,9 +25,8 @@ from sentune.study.study import Study
 from sentune.tracking import Tracker
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
-from tests.soak import SOAK
 
-TRIALS, BUDGET, OBJECTIVE = 12 if SOAK else 8, 900, "toy/score"
+TRIALS, BUDGET, OBJECTIVE = 12, 900, "toy/score"
 SPACE = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Uniform(0.0, 9.0)})
 
 
