@@ -6,14 +6,17 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
 import ray
 import toys
+from ray.util import placement_group, placement_group_table, remove_placement_group
 from toys import HALVING, OBJECTIVE, SPACE, open_store, play
 
 from sentune.errors import StudyConflict
@@ -175,6 +178,33 @@ def test_actors_are_used_again_do_not_leak_and_retire(tmp_path: Path):
     assert pids[0] != pids[3]
     pages = [record.metrics["toy/pages"] for record in outcome.trials]
     assert (pages[2] - pages[1]) * 4096 < 20e6, "a trial's 40 MB went back before the next"
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("cluster")
+def test_places_are_asked_for_all_at_once(tmp_path: Path):
+    """So that an autoscaler starts all nodes, and Ray all processes, side by side."""
+    held = placement_group([{"CPU": 2}])
+    ray.get(held.ready())
+
+    def pending() -> int:
+        states = [group["state"] for group in placement_group_table().values()]
+        return states.count("PENDING")
+
+    seen: list[int] = []
+
+    def watch() -> None:
+        deadline = time.monotonic() + 120
+        while pending() < 2 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        seen.append(pending())
+        remove_placement_group(held)
+
+    watcher = Thread(target=watch)
+    watcher.start()
+    outcome = study(tmp_path, trials=3, concurrent=2)
+    watcher.join()
+    assert (seen, outcome.state) == ([2], "complete")
 
 
 @pytest.mark.cluster

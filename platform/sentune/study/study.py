@@ -23,7 +23,6 @@ from sentune.study.planning.plan import make_plan, searched
 from sentune.study.runner.finals import Finals, compare
 from sentune.study.runner.limits import Alone, Limits, Why
 from sentune.study.runner.population import Population
-from sentune.study.runner.prewarm import Prewarm
 from sentune.study.runner.retention import Retention
 from sentune.study.runner.sharing import CLAIMS, Claim, Sharing
 from sentune.study.runner.stalls import Silence, StallWatch
@@ -43,7 +42,7 @@ from sentune.study.store.journal import StudyJournal
 from sentune.study.store.storage import open_storage, open_study, storage_url
 from sentune.study.store.study_index import FINALS, StudyPlace
 from sentune.study.store.study_view import IDENTITY, StudyView
-from sentune.study.store.trial_codec import drawn, run_name
+from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
 from sentune.training import checkpoints
 from sentune.training.checkpoint_storage import storage_of
@@ -136,7 +135,6 @@ class Study:
             weight=config.priority,
         )
         self.sharing = Sharing(claim, capacity, ClusterStore(CLAIMS))
-        self.prewarm = Prewarm(self.plan, capacity)
         self.config, self.space, self.make_spec = config, searched(config, space), make_spec
         self.watchers = [*watchers]
         self._failed: list[Callable[[], None]] = []
@@ -209,10 +207,6 @@ class Study:
             self.storage.guard(self.held)
         try:
             with self.sharing.watched():
-                trials = filter(drawn, self.store.trials())
-                ended = sum(trial.state.is_finished() for trial in trials)
-                left = self.config.population or max(0, self.config.trials - ended)
-                self.prewarm.ask(min(self.sharing.allowed, left))
                 limits = Limits(
                     self.store,
                     budget=self.config.budget,
@@ -226,7 +220,6 @@ class Study:
                 self.storage.compact()
             return outcome
         finally:
-            self.prewarm.release()
             self.launch.control.close()
 
     def _run(self, limits: Limits) -> Finals | None:
@@ -243,9 +236,7 @@ class Study:
             sharing=self.sharing,
             stalls=self.stalls,
         )
-        placed = trainable(self.launch)
-        self.prewarm.release()
-        whole = run_trials(placed, runner, concurrent=self.plan.concurrent)
+        whole = run_trials(trainable(self.launch), runner, concurrent=self.plan.concurrent)
         return self.retention.finals if whole else None
 
     def _phases(self, limits: Limits) -> Iterator[Phase]:

@@ -71,8 +71,7 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
         """Check limits and stalls, and return None. Called in every turn of Tune's loop.
 
         Tune starts trials in their order by itself. A trial that is named here gets the next worker
-        that is free, even where its own is coming up, which Tune then ends: trials shorter than the
-        start of a process would run one at a time, beside processes that start for nothing.
+        that is free, even where its own is coming up, which Tune then ends.
 
         When the study halts, trials that wait for a node are taken back. They would ask the
         autoscaler for nodes only to leave them, and the study would not end before the nodes came:
@@ -195,7 +194,10 @@ def run_trials(
     files = tempfile.TemporaryDirectory(
         prefix=f"sentune-tune-{os.getpid()}-", ignore_cleanup_errors=True
     )
-    with quiet(), own_signals(runner), files as scratch:
+    # Of a searcher Tune starts one process after the other by default, and a trial that ends gives
+    # its process to the one that waits, whose own Tune ends: short trials ran one at a time.
+    pending = {"TUNE_MAX_PENDING_TRIALS_PG": str(concurrent)}
+    with quiet(**pending), own_signals(runner), files as scratch:
         tuner = tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
@@ -232,18 +234,23 @@ def _own_error(error: BaseException | None) -> SentuneError | None:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Tune without tables, result files and advice on how to restore what is never restored."""
-    before = {name: os.environ.get(name) for name in QUIET}
+def quiet(**more: str) -> Iterator[None]:
+    """Tune without tables, result files and advice on how to restore what is never restored.
+
+    Args:
+        more: further environment variables of Tune.
+    """
+    wanted = QUIET | more
+    before = {name: os.environ.get(name) for name in wanted}
     loggers = {logging.getLogger(name): level for name, level in LEVELS.items()}
     levels = {logger: logger.level for logger in loggers}
-    os.environ.update(QUIET)
+    os.environ.update(wanted)
     for logger, level in loggers.items():
         logger.setLevel(level)
     try:
         yield
     finally:
-        for name in QUIET:
+        for name in wanted:
             del os.environ[name]
         os.environ.update({name: value for name, value in before.items() if value is not None})
         for logger, level in levels.items():
