@@ -31,7 +31,7 @@ REPORTS = 2.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Growing]:
-    # trials start one after the other: on a slow machine the third takes eight seconds
+    # longer than a trial's process takes to start on a node that has come
     with growing_cluster(most=NODES, idle_seconds=12) as cluster:
         yield cluster
 
@@ -168,7 +168,7 @@ def test_no_node_is_idle_for_longer_than_its_time(cluster: Growing, story: Story
     assert max(log.idle) <= cluster.idle_seconds + log.longest_pause + REPORTS
 
 
-def test_what_is_asked_for_ahead_of_the_trials_is_not_asked_for_twice(
+def test_no_node_is_asked_for_twice(
     cluster: Growing, watcher: Watcher, tmp_path: Path
 ) -> None:
     """But for a node that failed to start, or that went as idle before a slow trial came."""
