@@ -200,7 +200,7 @@ class IntersentBackward:
         self, method: Intersent, training: TrainingSettings, group: Group, pad_id: int
     ) -> None:
         self.method, self._training, self._group, self._pad_id = method, training, group, pad_id
-        method.encoder.sparse_gradients(on=group.world_size == 1 and group.device.type == "cpu")
+        method.encoder.sparse_gradients(on=group.device.type == "cpu")
         group.send_parameters(method)
 
     def __call__(self, columns: Mapping[str, Rows]) -> Tensor:

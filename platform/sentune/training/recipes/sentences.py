@@ -256,11 +256,11 @@ class SentenceBackward:
         self.method, self._settings = method, settings
         self._group, self._pad_id = group, pad_id
         self._parallel: nn.Module = method
-        method.encoder.sparse_gradients(on=group.world_size == 1 and group.device.type == "cpu")
+        method.encoder.sparse_gradients(on=group.device.type == "cpu")
         if group.world_size > 1:
             devices = [group.device] if group.device.type == "cuda" else None
             self._parallel = DistributedDataParallel(
-                method, device_ids=devices, broadcast_buffers=False
+                method, device_ids=devices, forward_sync_buffers=False
             )
 
     def __call__(self, columns: Mapping[str, Rows]) -> Tensor:
