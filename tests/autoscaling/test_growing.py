@@ -168,9 +168,7 @@ def test_no_node_is_idle_for_longer_than_its_time(cluster: Growing, story: Story
     assert max(log.idle) <= cluster.idle_seconds + log.longest_pause + REPORTS
 
 
-def test_no_node_is_asked_for_twice(
-    cluster: Growing, watcher: Watcher, tmp_path: Path
-) -> None:
+def test_no_node_is_asked_for_twice(cluster: Growing, watcher: Watcher, tmp_path: Path) -> None:
     """But for a node that failed to start, or that went as idle before a slow trial came."""
     watcher.wait(none, PATIENCE)
     seen, said = len(watcher.looks), len(cluster.autoscaler_log())
