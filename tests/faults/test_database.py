@@ -63,6 +63,12 @@ def stored(place: Place) -> list[tuple[str, list[int]]]:
 WHOLE = ("COMPLETE", [100, 200])
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a slow machine takes to start a server that was killed."""
+    monkeypatch.setattr(outage, "PATIENCE", PATIENCE)
+
+
 def until_logged(log: pytest.LogCaptureFixture, words: str) -> None:
     deadline = time.monotonic() + PATIENCE
     while words not in log.text:
@@ -71,6 +77,7 @@ def until_logged(log: pytest.LogCaptureFixture, words: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
+@pytest.mark.usefixtures("patient")
 def test_a_restarted_database_is_waited_for_and_nothing_is_lost_or_doubled(
     place_on_servers: Place, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -86,6 +93,7 @@ def test_a_restarted_database_is_waited_for_and_nothing_is_lost_or_doubled(
     assert stored(place_on_servers) == [WHOLE] * 3
 
 
+@pytest.mark.usefixtures("patient")
 def test_one_that_goes_between_two_milestones_is_waited_for(
     place_on_servers: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
