@@ -34,7 +34,7 @@ from sentune.training.inputs import InputMaker, Inputs
 from sentune.training.loop import train
 from sentune.training.trial import Opens, TrialSpec
 
-BATCH, LENGTH, STEPS, ROUNDS = 64, 64, 16, 2
+BATCH, LENGTH, STEPS, ROUNDS, AIM = 64, 64, 16, 2, 1.8
 WARM_UP = 4
 """Steps before the first milestone."""
 WAYS = {"one worker": (1, 1), "two workers": (1, 2), "two trials, a worker each": (2, 1)}
@@ -96,6 +96,8 @@ def main() -> None:
     console = Console(width=110)
     console.print(table)
     console.print(machine(1))
+    if models and best["two workers"] < AIM * one:
+        raise SystemExit(f"two workers are to be at least {AIM} times as fast as one")
 
 
 if __name__ == "__main__":
