@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from sentune.corpora.encode import Encoder
 from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
 from sentune.methods import find
+from sentune.training.gradients import densify_gradients
 from sentune.training.group import Group
-from sentune.training.recipes import build, recipe_of
+from sentune.training.recipes import build, recipe_of, sentences
 from sentune.training.settings import split
 from sentune.training.step import Stepper, make_optimizer
 from tests.rounding import rounding
@@ -59,7 +61,16 @@ def work(rank: int, workers: int, folder: str) -> None:
     address = f"file://{folder}/meeting-point"
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=workers)
     group = Group.from_torch_distributed("cpu", SHARDS)
+    sparse: list[int] = []
+
+    def densify(parameters: Iterable[torch.nn.Parameter]) -> None:
+        kept = [p for p in parameters if p.grad is not None]
+        sparse.append(sum(p.grad.is_sparse for p in kept))
+        densify_gradients(kept)
+
+    sentences.densify_gradients = densify  # in this process, which is the test's own
     found = [gradient(f"{folder}/{rank}", *case, group) for case in CASES]
+    assert sparse == [1] * len(CASES), "the table of embeddings alone, after workers have met"
     torch.save(found, Path(folder, f"{rank}.pt"))
     dist.destroy_process_group()
 
