@@ -70,9 +70,9 @@ class Search:
     first: int = 0
 
 
-OURS = Search(name="TPE + ASHA (default)")
+OURS = Search(name="TPE + ASHA")
 RAYS = replace(OURS, name="  and tells stopped as COMPLETE (Ray's)", told=Told.RAYS)
-PROMOTION = Search(name="TPE + ASHA by promotion", scheduler=AshaPromotion)
+PROMOTION = Search(name="TPE + ASHA by promotion (default)", scheduler=AshaPromotion)
 RANDOM = Search(name="random + ASHA", sampler="random")
 SEARCHES = (
     OURS,

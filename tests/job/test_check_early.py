@@ -81,6 +81,7 @@ SIF = {
         ("gumbel", {**SMALL, "encoder": "{}/bert", "set": ["max_length=71"]}, "max_length.*70"),
         ("gumbel", {**SMALL, "optuna": "sqlite:///{}/gone/own.db"}, "--optuna.*no folder"),
         ("gumbel", {**SMALL, "storage": "{}/sts.csv/studies"}, "--storage"),
+        ("gumbel", {**SMALL, "tracking": "none"}, "--tracking.*'none'.*write http://"),
         ("intersent", {"decoder": "builtin:small"}, "--decoder.*builtin:tiny"),
         ("intersent", {"encoder": "{}/gone"}, "--encoder.*no such folder"),
         ("invertible", {"vectors": "glove:{}/gone.txt"}, r"gone\.txt"),
