@@ -153,7 +153,8 @@ class Study:
             silence=Silence(config.stall_timeout),
             grouped=config.launched_by == "train",
         )
-        scheduler = config.scheduling(space.mode)
+        first = self.space.first_points()
+        scheduler = config.scheduling(space.mode, ahead=len(first[:1]))
         self._fingerprints = fingerprints or {}
         self.fingerprint = {
             **self._fingerprints,
