@@ -154,7 +154,7 @@ class AshaPromotion(Halving):
     that is not among the best 1/eta of a rung is stopped there, and goes on from its checkpoint
     once it is among them, before a new one starts. At the end of a search the best go on until
     ``keep`` are complete. The ``ahead`` first trials wait for no others: of a point that is
-    expected to be good, that would cost time alone.
+    expected to be good, or where too few come, that would cost time alone.
     """
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> str:

@@ -153,8 +153,8 @@ class Study:
             silence=Silence(config.stall_timeout),
             grouped=config.launched_by == "train",
         )
-        first = self.space.first_points()
-        scheduler = config.scheduling(space.mode, ahead=len(first[:1]))
+        known = bool(self.space.first_points()) or config.trials < config.eta
+        scheduler = config.scheduling(space.mode, ahead=int(known))
         self._fingerprints = fingerprints or {}
         self.fingerprint = {
             **self._fingerprints,
