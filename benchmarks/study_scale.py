@@ -59,7 +59,7 @@ def config(folder: Path) -> StudyConfig:
     """A study whose trials are all there."""
     return StudyConfig(
         name="large", storage=str(folder), max_examples=900, trials=TRIALS, concurrent=2,
-        finalists=0,
+        finalists=0, scheduler="asha",
     )  # fmt: skip
 
 

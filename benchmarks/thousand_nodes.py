@@ -172,7 +172,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = StudyConfig(
             name="large", storage=folder, max_examples=BUDGET, trials=TRIALS, finalists=0,
-            gpus_per_worker=1.0,
+            gpus_per_worker=1.0, scheduler="asha",
         )  # fmt: skip
         started = time.perf_counter()
         capacity = Capacity(nodes=machines(cluster())[:1], reachable=machines(cluster()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from statistics import fmean, stdev
 from typing import Any
@@ -98,10 +98,26 @@ class TrialRecord:
 
 
 def with_ends(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
-    """Return the trials that no other one has gone on with: as many as were drawn."""
-    trials = [*trials]
-    gone_on = {trial.parent for trial in trials}
-    return [trial for trial in trials if trial.id not in gone_on]
+    """Return the trials that no other one has gone on with, by number: as many as were drawn.
+
+    Each has the curve, the times, the restarts and the notes of those that it went on from, too.
+    """
+    whole: dict[int, TrialRecord] = {}
+    for trial in sorted(trials, key=lambda trial: trial.id):  # a parent comes before
+        before = whole.pop(trial.parent, None) if trial.parent is not None else None
+        whole[trial.id] = trial if before is None else _joined(before, trial)
+    return [*whole.values()]
+
+
+def _joined(before: TrialRecord, trial: TrialRecord) -> TrialRecord:
+    return replace(
+        trial,
+        curve={**before.curve, **trial.curve},
+        seconds=before.seconds + trial.seconds,
+        gpu_seconds=before.gpu_seconds + trial.gpu_seconds,
+        restarts=before.restarts + trial.restarts,
+        notes=[*before.notes, *trial.notes],
+    )
 
 
 @dataclass(kw_only=True)

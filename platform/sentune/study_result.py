@@ -43,7 +43,7 @@ class StudyResult:
     @property
     def trials(self) -> pd.DataFrame:
         """A row for each trial by number, with ``settings.``, ``metrics.`` and ``readouts.``."""
-        rows = [trial.row() for trial in self.view.summary.trials]
+        rows = [trial.row() for trial in self.view.trials]
         return pd.DataFrame(rows).set_index("trial") if rows else pd.DataFrame()
 
     @property

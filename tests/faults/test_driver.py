@@ -24,6 +24,7 @@ from mlflow import MlflowClient
 from optuna.trial import TrialState
 
 from sentune.study.store.storage import open_storage
+from sentune.study.store.trial_codec import BEGUN_AT, PARENT
 from sentune.summary import read_summary
 from tests.faults.conftest import Place, environment_of, new_place
 from tests.soak import SOAK
@@ -104,26 +105,30 @@ def check_whole(place: Place) -> None:
     search, finals = stored(place), stored(place, "toy/finalists")
     left = [t.number for t in (*search, *finals) if not t.state.is_finished()]
     assert not left, "no trial is left running"
-    assert len(search) == 14
+    drawn = [t for t in search if PARENT not in t.user_attrs]
+    assert len(drawn) == 14
     assert len(finals) == 4
-    configurations = Counter(json.dumps(t.params, sort_keys=True) for t in search)
+    configurations = Counter(json.dumps(t.params, sort_keys=True) for t in drawn)
     assert set(configurations.values()) == {1}, "no configuration was run twice"
+    parents = Counter(t.user_attrs[PARENT] for t in search if PARENT in t.user_attrs)
+    assert set(parents.values()) == {1}, "some go on, each once"
     assert all(t.state is TrialState.COMPLETE for t in finals)
     for t in search:
         told = sorted(int(k.removeprefix("milestone:")) for k in t.user_attrs if "milestone:" in k)
-        assert told == [100, 300, 900][: len(told)], "gapless"
-        assert (len(told) == 3) == (t.state is TrialState.COMPLETE)
-    check_mlflow(place)
+        ahead = [at for at in (100, 300, 900) if at > t.user_attrs.get(BEGUN_AT, 0)]
+        assert told == ahead[: len(told)], "gapless"
+        assert (told[-1] == 900) == (t.state is TrialState.COMPLETE)
+    check_mlflow(place, len(search))
 
 
-def check_mlflow(place: Place) -> None:
+def check_mlflow(place: Place, trials: int) -> None:
     client = MlflowClient(place.tracking)
     (experiment,) = [e for e in client.search_experiments() if e.name == "sentune/toy"]
     assert experiment.artifact_location == place.artifacts
     runs = client.search_runs([experiment.experiment_id], max_results=100)
     names = Counter(run.data.tags["sentune.run"] for run in runs)
     assert set(names.values()) == {1}, "one run a trial"
-    assert len(names) == 1 + 14 + 4
+    assert len(names) == 1 + trials + 4
     (whole,) = [run for run in runs if "sentune.trial" not in run.data.tags]
     files = {file.path for file in client.list_artifacts(whole.info.run_id)}
     assert {"space.json", "plan.json"} <= files
@@ -132,8 +137,9 @@ def check_mlflow(place: Place) -> None:
             continue
         assert run.info.status in ("FINISHED", "KILLED"), run.data.tags["sentune.run"]
         steps = [m.step for m in client.get_metric_history(run.info.run_id, "toy/score")]
-        assert steps == [100, 300, 900][: len(steps)], "gapless, nothing twice"
         assert steps, run.data.tags["sentune.run"]
+        first = (100, 300, 900).index(steps[0])
+        assert steps == [100, 300, 900][first : first + len(steps)], "gapless, nothing twice"
 
 
 def worked_at(place: Place) -> Counter[str]:

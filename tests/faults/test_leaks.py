@@ -80,7 +80,8 @@ def stopped_early(place: Place, trials: int, **config: Any) -> list[TrialState]:
     outcome = Study(
         StudyConfig(
             name="leaks", **place.config, max_examples=900, first_rung=100, sampler="grid",
-            trials=trials, finalists=0, concurrent=1, retire_after=trials + 1, **config,
+            scheduler="asha", trials=trials, finalists=0, concurrent=1, retire_after=trials + 1,
+            **config,
         ),
         space,
         toy_spec,

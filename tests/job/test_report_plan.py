@@ -30,14 +30,14 @@ def test_what_is_asked_for_and_what_it_costs(width: int) -> None:
     shown = printed(plan, width)
     for text in (
         "9, drawn by tpe",
-        "100, 300 examples (asha)",
+        "100, 300 examples (asha-promotion)",
         "3 full runs from fresh seeds",
         "2 a trial (train), each 1 CPU and 0.5 GPUs",
         "1 CPU stays free",
         "1 now, 8 at full scale",
         " at full scale, ",
         "GPU hours",
-        "up to 47.0 MB, 1.0 MB a checkpoint",
+        "up to 63.0 MB, 1.0 MB a checkpoint",
         "a probe; 2 workers",
     ):
         assert text in shown

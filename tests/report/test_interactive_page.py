@@ -55,6 +55,7 @@ def test_a_figure_that_optuna_refuses_is_no_failure(monkeypatch: pytest.MonkeyPa
     def refuses(*_: object, **__: object) -> None:
         raise ValueError("no common <parameter>")
 
+    optuna.visualization.is_available()  # the module is loaded when it is first used
     monkeypatch.setattr(optuna.visualization, "plot_slice", refuses)
     text = page_of(finished(20))
     assert "<p>Optuna draws none: no common &lt;parameter&gt;</p>" in text

@@ -83,13 +83,15 @@ def test_a_disk_that_cannot_hold_the_checkpoints(
 ) -> None:
     wanted = config(tmp_path, keep=4, finalists=2, seeds=3, trials=9)
     plan, each = plan_of(wanted), 1000
-    most = bytes_bound(each, concurrent=4, keep=4, finals=6)
+    # of each of two rungs a third of nine trials, and one more
+    most = bytes_bound(each, concurrent=4, keep=4, finals=6, waiting=8)
     free = most - 10
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**9, 0, free))
     with pytest.raises(PlanError) as refused:
         check_disk(wanted, plan, each)
     assert refused.value.field == "--storage"
-    for told in (decimal(most), f"{free:,} are free", "4 trials at a time", "--keep"):
+    held = "4 trials at a time, 8 stopped that may go on, 4 kept"
+    for told in (decimal(most), f"{free:,} are free", held, "--keep", "--scheduler asha,"):
         assert told in refused.value.fix
     run = Path(wanted.folder, "trials", "0000")
     run.mkdir(parents=True)

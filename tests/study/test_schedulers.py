@@ -113,6 +113,9 @@ def test_promotion_lets_none_pass_a_rung_before_it_can_compare():
     assert asha.verdict(curves, 2, 100) == ""
     said = asha.verdict({**curves, 2: {100: 0.3}}, 2, 100)
     assert said == "0.3 at 100 examples; the best 1 of 3 go on, from 0.5"
+    ahead = make_scheduler("asha-promotion", **NUMBERS, ahead=1)
+    assert (ahead.verdict(curves, 0, 100), ahead.verdict(curves, 0, 300)) == ("", "")
+    assert ahead.verdict(curves, 1, 100) == asha.verdict(curves, 1, 100) != ""
 
 
 def test_a_round_of_hyperband_has_the_brackets_of_the_algorithm():

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 import ray
 import toys
 from ray.util import placement_group, placement_group_table, remove_placement_group
-from toys import HALVING, OBJECTIVE, SPACE, open_store, play
+from toys import HALVING, OBJECTIVE, PROMOTION, SPACE, open_store, play
 
 from sentune.errors import StudyConflict
 from sentune.records import TrialState
@@ -59,7 +60,8 @@ def study(
     space: SearchSpace = SPACE,
     **changes: Any,
 ) -> StudyOutcome:
-    given = {"trials": 8, "concurrent": 1, "finalists": 0, "seeds": 3, "seed": 7, **changes}
+    given = {"trials": 8, "concurrent": 1, "finalists": 0, "seeds": 3, "seed": 7}
+    given |= {"scheduler": "asha", **changes}
     config = StudyConfig(**{"name": "toy", **given}, storage=str(folder), max_examples=900)
     return Study(config, space, toy_spec, program, watchers, {"code": "1"}).run()
 
@@ -155,17 +157,23 @@ def test_the_tables_of_every_run_stay(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("cluster")
-def test_under_tune_a_study_has_the_table_that_it_has_without(tmp_path: Path):
-    """The same runner, driven by a loop of twenty lines and by Tune."""
+@pytest.mark.parametrize("known", [True, False])
+def test_under_tune_a_study_has_the_table_that_it_has_without(tmp_path: Path, known: bool):
+    """The same runner, driven by a loop of twenty lines and by Tune; only a known first point
+    passes the rungs before there is another one."""
     (tmp_path / "plain").mkdir()
-    store = open_store(tmp_path / "plain")
-    play(store, tmp_path / "plain")
+    space = SPACE if known else replace(SPACE, published={})
+    scheduler = replace(PROMOTION, ahead=int(known))
+    store = open_store(tmp_path / "plain", space=space, scheduler=scheduler)
+    play(store, tmp_path / "plain", space=space)
     expected = [
         (r.id, r.state, r.reason, r.settings, r.readouts, r.metrics, r.examples, r.curve)
         for r in store.records()
     ]
     assert {row[1] for row in expected} >= {TrialState.COMPLETE, TrialState.PRUNED}
-    assert rows(study(tmp_path, trials=12)) == expected
+    assert expected[0][1] == (TrialState.COMPLETE if known else TrialState.PRUNED)
+    found = study(tmp_path, space=space, trials=12, scheduler="asha-promotion")
+    assert rows(found) == expected
 
 
 @pytest.mark.cluster

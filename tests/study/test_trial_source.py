@@ -230,7 +230,11 @@ def test_a_sampler_sees_one_that_goes_on_once_and_with_all_of_its_curve(storage)
     search.report(on, 0.6)
     assert curves() == [{100: 0.4}, {100: 0.5, 200: 0.6}]
     records = search.store.records()
-    assert [trial.id for trial in with_ends(records)] == [1, 2]
+    ends = with_ends(replace(one, seconds=2.0**one.id) for one in reversed(records))
+    assert [trial.id for trial in ends] == [1, 2]
+    assert [[*trial.curve] for trial in ends] == [[100], [100, 200]]
+    assert ends[1].notes == ["went on from trial 0 at 100 examples"]
+    assert [trial.seconds for trial in ends] == [2, 1 + 4]
     assert Spent.of(records, [], 0.0).trials == 2
 
 

@@ -41,7 +41,7 @@ SPACE = SearchSpace(
     published={"x": 3, "y": 0},
 )
 HALVING = Halving(first_rung=100, eta=3, max_examples=900)
-PROMOTION = AshaPromotion(first_rung=100, eta=3, max_examples=900)
+PROMOTION = AshaPromotion(first_rung=100, eta=3, max_examples=900, ahead=1)
 """A study's own, which goes on with stopped trials at its end too, however few there are."""
 
 

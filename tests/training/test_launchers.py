@@ -73,7 +73,7 @@ def study(folder: Path, **changes: Any) -> StudyOutcome:
     space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(3, 7, 8)})
     config = StudyConfig(
         name="toy", storage=str(folder), max_examples=300, first_rung=100, sampler="grid",
-        trials=3, finalists=0, concurrent=1, **changes,
+        scheduler="asha", trials=3, finalists=0, concurrent=1, **changes,
     )  # fmt: skip
 
     return Study(config, space, toy_spec, make_program(), (), {}).run()

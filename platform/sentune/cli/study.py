@@ -270,7 +270,7 @@ def export(
     if is_optuna(out):
         written = copy_study(view, out)
     else:
-        written = write_trials(view.snapshot().trials, out, curves=curves)
+        written = write_trials(view.snapshot().ends, out, curves=curves)
     say(f"{out}: {written:,} trials")
 
 

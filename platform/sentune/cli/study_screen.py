@@ -79,7 +79,7 @@ def study_screen(study: StudySnapshot, width: int, rows: int) -> Group:
         table = trials_table(trials, metrics, study.varied, width=width, alive=study.alive)
         parts += [Text(), table]
         parts += _reasons(trials) if width < WIDE else []
-        left_out = len(study.trials) - len(trials)
+        left_out = len(study.ends) - len(trials)
         if left_out > 0:
             parts.append(Text(f"and {left_out:,} more; all: sentune study export", "dim"))
     if study.finalists:

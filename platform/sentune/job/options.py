@@ -195,7 +195,7 @@ class StudyOptions(BaseModel):
 class TrainingOptions(StudyOptions):
     """Options of any method that is trained by gradient."""
 
-    scheduler: SchedulerName = "asha"
+    scheduler: SchedulerName = "asha-promotion"
     """which trials end at a rung"""
     population: Annotated[int, Field(ge=0)] = 0
     """population-based training with so many members, one launcher process each; then --trials,

@@ -196,7 +196,7 @@ class Display:
         room = max(4, self.console.height - 6)
         bars = running[: max(2, room // 2)]
         lines = max(3, min(20, room - len(bars) - (len(finals) + 1 if finals else 0)))
-        if over := [trial for trial in seen.trials if trial.state is not TrialState.RUNNING]:
+        if over := [trial for trial in seen.ends if trial.state is not TrialState.RUNNING]:
             older = [trial for trial in over[:-lines] if trial.id == best]  # it stays
             latest = [*older, *over[-lines:][len(older) :]]
             yield trials_table(latest, [self.objective], self.varied, width=width, best=best)

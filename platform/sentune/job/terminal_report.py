@@ -31,7 +31,7 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
         console.print()
     metrics = [metric for metric, _ in seen.objectives]
     console.print(trials_table(seen.ranked, metrics, varied, title="Trials", header_style="dim"))
-    for trial in sorted(summary.trials, key=lambda trial: trial.id):
+    for trial in seen.trials:
         for _, said in events(trial):
             print_line(console, f"trial {trial.id}: {without_credentials(said)}")
     console.print()

@@ -51,7 +51,7 @@ def write_figures(view: View, folder: Path) -> list[Path]:
 
 def history(view: View) -> Figure | None:
     """The objective of each trial and the best so far, by the order in which trials began."""
-    trials, objective = view.summary.trials, view.summary.objective
+    trials, objective = view.trials, view.summary.objective
     scored = [(t, v) for t in trials if (v := view.value(t)) is not None]
     if not scored:
         return None
@@ -123,7 +123,7 @@ def front(view: View) -> Figure | None:
     (first, mode), (second, other) = view.objectives[:2]
     placed = [
         (trial, x, y)
-        for trial in view.summary.trials
+        for trial in view.trials
         if (x := view.value(trial, first)) is not None
         and (y := view.value(trial, second)) is not None
     ]
@@ -219,7 +219,7 @@ def parallel(view: View) -> Figure | None:
 
 def survival(view: View) -> Figure | None:
     """Return the number of trials at each rung; None where trials were not compared on the way."""
-    if not view.rungs or not view.summary.trials:
+    if not view.rungs or not view.trials:
         return None
     found = view.rung_counts
     said = [f"{r['reached']} of {r['reached'] + r['stopped']}" for r in found.values()]
@@ -293,7 +293,7 @@ def finalists(view: View) -> Figure | None:
 
 def cost(view: View) -> Figure | None:
     """Seconds of each trial; hollow where it was stopped early."""
-    trials = [trial for trial in view.summary.trials if trial.seconds > 0]
+    trials = [trial for trial in view.trials if trial.seconds > 0]
     if not trials:
         return None
 
@@ -305,7 +305,7 @@ def cost(view: View) -> Figure | None:
         ):
             if of := {t.id: t.seconds for t in trials if t.state in states}:
                 axes.bar([*of], [*of.values()], label=word, color=face, edgecolor=edge, lw=0.7)
-        _trial_axis(axes, view.summary.trials)
+        _trial_axis(axes, view.trials)
         axes.set_ylabel("seconds")
 
     total = sum(trial.seconds for trial in trials)

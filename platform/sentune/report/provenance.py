@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sentune.formatting import clock, counted, hours, percent, setting
-from sentune.records import StudySummary, TrialState, with_ends
+from sentune.records import StudySummary, TrialState
 from sentune.report.blocks import Block, Cell, Row, Table, Text
 from sentune.report.figures import cost
 from sentune.report.view import View
@@ -15,7 +15,7 @@ from sentune.report.view import View
 
 def costs(view: View) -> list[Block | None]:
     """Totals against limits, savings, and the seconds of each trial."""
-    if not view.summary.trials:
+    if not view.trials:
         return []
     return [Text(_saved(view)), cost(view), _totals(view)]
 
@@ -25,8 +25,8 @@ def _totals(view: View) -> Table:
     summary, plan = view.summary, view.summary.plan
     allowed: Mapping[str, Any] = plan.get("budget") or plan
     spent, finals = summary.spent, summary.finalists
-    examples = spent.examples or sum(trial.examples for trial in summary.trials)
-    runs = [*(t.gpu_seconds for t in summary.trials), *(f.gpu_seconds for f in finals)]
+    examples = spent.examples or sum(trial.examples for trial in view.trials)
+    runs = [*(t.gpu_seconds for t in view.trials), *(f.gpu_seconds for f in finals)]
     gpu = spent.gpu_hours or sum(runs) / 3600
 
     def limit(name: str, unit: str = "") -> Cell | str:
@@ -42,14 +42,14 @@ def _totals(view: View) -> Table:
     rows: list[Row] = [
         [
             "trials",
-            spent.trials or len(with_ends(summary.trials)),
+            spent.trials or len(view.trials),
             limit("max_trials"),
             planned("trials"),
         ],
         ["examples", examples, "", planned("examples_at_most")],
         ["wall time", Cell(hours(spent.hours), spent.hours), limit("max_hours", " h"), ""],
         ["GPU time", Cell(hours(gpu), gpu), limit("max_gpu_hours", " h"), ""],
-        ["seconds of trials", seconds(sum(t.seconds for t in summary.trials)), "", ""],
+        ["seconds of trials", seconds(sum(t.seconds for t in view.trials)), "", ""],
     ]
     if finals:
         rows.append(["seconds of finalists", seconds(sum(f.seconds for f in finals)), "", ""])
@@ -59,11 +59,11 @@ def _totals(view: View) -> Table:
 def _saved(view: View) -> str:
     """Examples that stopped trials did not see, and about how long they would have taken."""
     full = view.max_examples
-    stopped = [t for t in view.summary.trials if t.state is TrialState.PRUNED]
+    stopped = [t for t in view.trials if t.state is TrialState.PRUNED]
     if not stopped or not full:
         return ""
     saved = sum(max(0, full - trial.examples) for trial in stopped)
-    used = sum(trial.examples for trial in view.summary.trials)
+    used = sum(trial.examples for trial in view.trials)
     time = sum(t.seconds / t.examples * max(0, full - t.examples) for t in stopped if t.examples)
     return (
         f"The rungs stopped {counted(len(stopped), 'trial')} and saved {saved:,} of "

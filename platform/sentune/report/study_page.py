@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from sentune.formatting import counted, hours, spread
 from sentune.io.atomic import write_document
-from sentune.records import TrialState, with_ends
+from sentune.records import TrialState
 from sentune.report import behaviour, trial_sections
 from sentune.report.blocks import Block, Cell, Facts, Section, StudyReport, Table, Text, is_empty
 from sentune.report.comparison import comparison
@@ -84,7 +84,7 @@ def finding(view: View) -> str:
         over = winner.metrics[objective]
         how = "mean ± standard deviation over" if len(over.values) > 1 else "from"
         seeds = counted(len(over.values), "fresh seed")
-        trials = counted(len(with_ends(summary.trials)), "trial")
+        trials = counted(len(view.trials), "trial")
         return (
             f"{summary.method} reaches {objective} {spread(objective, over)} on dev: {how} "
             f"{seeds} of trial {winner.trial}, among {trials}."
@@ -103,10 +103,10 @@ def finding(view: View) -> str:
 
 def _facts(view: View) -> dict[str, str]:
     summary = view.summary
-    ended = len(with_ends(summary.trials)) - view.count(TrialState.RUNNING)
+    ended = len(view.trials) - view.count(TrialState.RUNNING)
     planned = summary.plan.get("trials")
     of = f" of {planned:,}" if isinstance(planned, int) else ""
-    examples = summary.spent.examples or sum(trial.examples for trial in summary.trials)
+    examples = summary.spent.examples or sum(trial.examples for trial in view.trials)
     facts = {
         "objective": ", ".join(f"{metric} ({mode})" for metric, mode in view.objectives),
         "trials ended": f"{ended:,}{of}",

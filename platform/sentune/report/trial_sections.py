@@ -16,7 +16,7 @@ from sentune.report.view import WITHOUT_RESULT, View
 
 def trials(view: View) -> list[Block]:
     """Every trial, the best first."""
-    every = view.summary.trials
+    every = view.trials
     if not every:
         return [Text("No trial has started yet.", "note")]
     counts = ", ".join(
@@ -64,7 +64,7 @@ def pareto(view: View) -> list[Block | None]:
             *(metric_cell(metric, view.value(trial, metric)) for metric, _ in view.objectives),
             *(setting_cell(trial.settings.get(name)) for name in view.varied),
         ]
-        for trial in view.summary.trials
+        for trial in view.trials
         if trial.id in view.summary.front
     ]
     heads = ["trial", *(f"{metric} ({mode})" for metric, mode in view.objectives), *view.varied]
@@ -164,7 +164,7 @@ def readouts(view: View) -> list[Block]:
 
 def notes(view: View) -> list[Block]:
     """Restarts, smaller micro-batches, damaged checkpoints, broken constraints, failures."""
-    every = view.summary.trials
+    every = view.trials
     rows = [
         (Cell(str(trial.id), trial.id), what, said)
         for trial in every

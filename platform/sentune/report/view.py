@@ -60,6 +60,11 @@ class View:
         return listed or [(summary.objective, summary.mode)]
 
     @cached_property
+    def trials(self) -> list[TrialRecord]:
+        """Trials by number, one that was stopped and went on once; see ``with_ends``."""
+        return with_ends(self.summary.trials)
+
+    @cached_property
     def ranked(self) -> list[TrialRecord]:
         """Trials with the best objective first, then those that were judged on a part of dev, then
         those without one; of equals the earlier first."""
@@ -69,7 +74,7 @@ class View:
             value = self.value(trial)
             return value is None, trial.on_part, sign * (value or 0.0), trial.id
 
-        return sorted(self.summary.trials, key=rank)
+        return sorted(self.trials, key=rank)
 
     def value(self, trial: TrialRecord, metric: str | None = None) -> float | None:
         """A trial's objective (or another metric), None where it is no finite number."""
@@ -184,13 +189,13 @@ class View:
     @cached_property
     def importance(self) -> Importance | None:
         """Return the settings' importance for the objective, where that can be said."""
-        return importance(self.summary)
+        return importance(replace(self.summary, trials=self.trials))
 
     @property
     def max_examples(self) -> int:
         """Budget of a full trial; what the longest trial saw where the plan does not say."""
         told = self.summary.plan.get("max_examples")
-        return int(told) if told else max((t.examples for t in self.summary.trials), default=0)
+        return int(told) if told else max((t.examples for t in self.trials), default=0)
 
     @property
     def rungs(self) -> list[int]:
@@ -200,7 +205,7 @@ class View:
     @cached_property
     def rung_counts(self) -> dict[int, Counter[str]]:
         """Return the fates of the trials at each rung, and at the end."""
-        return rung_counts(with_ends(self.summary.trials), self.rungs, self.max_examples)
+        return rung_counts(self.trials, self.rungs, self.max_examples)
 
     @property
     def encoder(self) -> str:
@@ -210,8 +215,8 @@ class View:
         return str(named or summary.space.get("fixed", {}).get("vectors", ""))
 
     def count(self, *states: TrialState) -> int:
-        """Trials in any of these states, one that was stopped and went on once."""
-        return sum(trial.state in states for trial in with_ends(self.summary.trials))
+        """Trials in any of these states."""
+        return sum(trial.state in states for trial in self.trials)
 
 
 def rung_counts(

@@ -128,7 +128,7 @@ class StudyConfig:
     max_failures: int = 2
     stall_timeout: float | None = None
     data_cpus: float = 0.0
-    scheduler: str = "asha"
+    scheduler: str = "asha-promotion"
     checkpoint_every: int = 0
     budget: Budget = field(default_factory=Budget)
     failed_share: float = 0.5
@@ -191,7 +191,7 @@ class StudyConfig:
         """Rows of each development corpus that the search's rungs are judged on; 0: all."""
         return 0 if self.validate_every or self.population else self.rung_rows or 0
 
-    def scheduling(self, mode: str) -> Scheduler:
+    def scheduling(self, mode: str, *, ahead: int = 0) -> Scheduler:
         """Return the rungs of the search; each lets at least as many go on as there are finalists.
 
         Trials with several objectives run to their end: no one of them decides at a rung.
@@ -203,6 +203,7 @@ class StudyConfig:
             max_examples=self.max_examples,
             mode=mode,
             keep=max(1, self.finalists),
+            ahead=ahead,
         )
 
 

@@ -27,6 +27,7 @@ class Scheduler:
         eta: one trial in ``eta`` goes on at a rung.
         mode: ``max`` or ``min``.
         keep: trials that go on at least, however few have come.
+        ahead: first trials that ``AshaPromotion`` stops at no rung.
 
     Raises:
         InvalidValue: no rungs can be made of these; names the option.
@@ -37,6 +38,7 @@ class Scheduler:
     eta: int = 2
     mode: str = "max"
     keep: int = 1
+    ahead: int = 0
 
     def __post_init__(self) -> None:
         if self.eta < 2:
@@ -151,8 +153,12 @@ class AshaPromotion(Halving):
     Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2: a trial
     that is not among the best 1/eta of a rung is stopped there, and goes on from its checkpoint
     once it is among them, before a new one starts. At the end of a search the best go on until
-    ``keep`` are complete.
+    ``keep`` are complete. The ``ahead`` first trials wait for no others: of a point that is
+    expected to be good, or where too few come, that would cost time alone.
     """
+
+    def verdict(self, curves: Curves, trial: int, examples: int) -> str:
+        return "" if trial < self.ahead else super().verdict(curves, trial, examples)
 
     def _places(self, reached: int) -> int:
         return reached // self.eta

@@ -153,7 +153,8 @@ class Study:
             silence=Silence(config.stall_timeout),
             grouped=config.launched_by == "train",
         )
-        scheduler = config.scheduling(space.mode)
+        known = bool(self.space.first_points()) or config.trials < config.eta
+        scheduler = config.scheduling(space.mode, ahead=int(known))
         self._fingerprints = fingerprints or {}
         self.fingerprint = {
             **self._fingerprints,

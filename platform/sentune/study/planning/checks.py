@@ -82,22 +82,24 @@ def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
     """
     if not checkpoint_bytes or "://" in config.storage:
         return
+    waiting = most_waiting(config)
     most = bytes_bound(
         checkpoint_bytes,
         concurrent=plan.concurrent,
         keep=config.keep,
         finals=plan.finalists,
-        waiting=most_waiting(config),
+        waiting=waiting,
     )
     files = (file for file in Path(config.folder, "trials").rglob("*") if file.is_file())
     try:
         check_storage(config.storage, max(0, most - sum(file.stat().st_size for file in files)))
     except StorageError as error:
+        stopped = f"{waiting} stopped that may go on, " if waiting else ""
         fix = (
             f"checkpoints of {decimal(checkpoint_bytes)} take up to {decimal(most)} "
-            f"({plan.concurrent} trials at a time, {config.keep} kept, {plan.finalists} runs of "
-            f"the finals), and {error.why}; give fewer --concurrent, --keep or --finalists, or "
-            "another --storage"
+            f"({plan.concurrent} trials at a time, {stopped}{config.keep} kept, {plan.finalists} "
+            f"runs of the finals), and {error.why}; give fewer --concurrent, --keep or "
+            f"--finalists, {'--scheduler asha, ' if waiting else ''}or another --storage"
         )
         raise PlanError("--storage", config.storage, fix) from error
 

@@ -19,6 +19,9 @@ PER_RUN = 5
 """Checkpoints of a run at work: best, newest, newest of a milestone, one that was set aside, and
 the one that is being written."""
 
+PER_WAITING = 2
+"""Checkpoints of a stopped run that may go on: best and newest."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
@@ -262,7 +265,8 @@ def bytes_bound(
     """Return bytes of checkpoints that a study with so many runs at a time, best trials that are
     kept, runs of the finals and stopped trials that may go on never exceeds; one more is the
     published model's."""
-    return checkpoint_bytes * (PER_RUN * (concurrent + waiting) + keep + finals + 1)
+    runs = PER_RUN * concurrent + PER_WAITING * waiting
+    return checkpoint_bytes * (runs + keep + finals + 1)
 
 
 def most_waiting(config: StudyConfig) -> int:

@@ -119,9 +119,14 @@ class StudySnapshot:
         return [run.record for run in self.runs]
 
     @cached_property
+    def ends(self) -> list[TrialRecord]:
+        """Trials by number, one that was stopped and went on once; see ``with_ends``."""
+        return with_ends(self.trials)
+
+    @cached_property
     def counts(self) -> dict[TrialState, int]:
         """State -> number of the trials that the study ran itself, one that went on once."""
-        return Counter(trial.state for trial in with_ends(self.trials) if not trial.source)
+        return Counter(trial.state for trial in self.ends if not trial.source)
 
     @property
     def started(self) -> int:
@@ -173,13 +178,13 @@ class StudySnapshot:
 
     def shown(self, at_most: int) -> list[TrialRecord]:
         """The trials by number; of more than ``at_most`` those at work, the best, the latest."""
-        if len(self.trials) <= at_most:
-            return self.trials
-        running = [t.id for t in self.trials if t.state is TrialState.RUNNING]
+        if len(self.ends) <= at_most:
+            return self.ends
+        running = [t.id for t in self.ends if t.state is TrialState.RUNNING]
         best = [t.id for t in self.ranked[: at_most // 3]]
-        latest = [t.id for t in reversed(self.trials) if not t.source][:at_most]
+        latest = [t.id for t in reversed(self.ends) if not t.source][:at_most]
         chosen = set(list(dict.fromkeys([*running, *best, *latest]))[:at_most])
-        return [trial for trial in self.trials if trial.id in chosen]
+        return [trial for trial in self.ends if trial.id in chosen]
 
 
 class StudyView:
