@@ -24,7 +24,7 @@ from mlflow import MlflowClient
 from optuna.trial import TrialState
 
 from sentune.study.store.storage import open_storage
-from sentune.study.store.trial_codec import BEGUN_AT, PARENT
+from sentune.study.store.trial_codec import BEGUN_AT, PARENT, run_name
 from sentune.summary import read_summary
 from tests.faults.conftest import Place, environment_of, new_place
 from tests.soak import SOAK
@@ -115,20 +115,26 @@ def check_whole(place: Place) -> None:
     assert all(t.state is TrialState.COMPLETE for t in finals)
     for t in search:
         told = sorted(int(k.removeprefix("milestone:")) for k in t.user_attrs if "milestone:" in k)
-        ahead = [at for at in (100, 300, 900) if at > t.user_attrs.get(BEGUN_AT, 0)]
-        assert told == ahead[: len(told)], "gapless"
+        assert told == milestones_of(t)[: len(told)], "gapless"
         assert (told[-1] == 900) == (t.state is TrialState.COMPLETE)
-    check_mlflow(place, len(search))
+    check_mlflow(place, {run_name(t.number): milestones_of(t) for t in search})
 
 
-def check_mlflow(place: Place, trials: int) -> None:
+def milestones_of(trial: optuna.trial.FrozenTrial) -> list[int]:
+    """All that a trial may come to."""
+    return [at for at in (100, 300, 900) if at > trial.user_attrs.get(BEGUN_AT, 0)]
+
+
+def check_mlflow(place: Place, search: dict[str, list[int]]) -> None:
+    """``search``: run of each trial -> its milestones; the finals have all."""
     client = MlflowClient(place.tracking)
     (experiment,) = [e for e in client.search_experiments() if e.name == "sentune/toy"]
     assert experiment.artifact_location == place.artifacts
     runs = client.search_runs([experiment.experiment_id], max_results=100)
     names = Counter(run.data.tags["sentune.run"] for run in runs)
     assert set(names.values()) == {1}, "one run a trial"
-    assert len(names) == 1 + trials + 4
+    assert len(names) == 1 + len(search) + 4
+    assert search.keys() < names.keys()
     (whole,) = [run for run in runs if "sentune.trial" not in run.data.tags]
     files = {file.path for file in client.list_artifacts(whole.info.run_id)}
     assert {"space.json", "plan.json"} <= files
@@ -137,9 +143,9 @@ def check_mlflow(place: Place, trials: int) -> None:
             continue
         assert run.info.status in ("FINISHED", "KILLED"), run.data.tags["sentune.run"]
         steps = [m.step for m in client.get_metric_history(run.info.run_id, "toy/score")]
+        wanted = search.get(run.data.tags["sentune.run"], [100, 300, 900])
+        assert steps == wanted[: len(steps)], "gapless, nothing twice"
         assert steps, run.data.tags["sentune.run"]
-        first = (100, 300, 900).index(steps[0])
-        assert steps == [100, 300, 900][first : first + len(steps)], "gapless, nothing twice"
 
 
 def worked_at(place: Place) -> Counter[str]:

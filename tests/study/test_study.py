@@ -176,6 +176,26 @@ def test_under_tune_a_study_has_the_table_that_it_has_without(tmp_path: Path, kn
     assert rows(found) == expected
 
 
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    ("published", "changes", "ahead"),
+    [
+        ({"x": 3, "y": 0}, {}, 1),
+        ({"x": 3, "y": 0}, {"sampler": "grid"}, 0),
+        ({}, {}, 0),
+        ({}, {"points": ({"x": 2, "y": 1},)}, 1),
+        ({}, {"trials": 2}, 1),
+    ],
+)
+def test_a_first_point_waits_for_no_others(
+    tmp_path: Path, published: dict[str, int], changes: dict[str, Any], ahead: int
+):
+    config = StudyConfig(name="toy", storage=str(tmp_path), max_examples=900, **changes)
+    space = replace(SPACE, settings={"x": Choice(*range(10)), "y": Choice(0, 1)})
+    made = Study(config, replace(space, published=published), toy_spec, toys.toy, (), {})
+    assert made.store.scheduler == replace(PROMOTION, ahead=ahead)
+
+
 @pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
 def test_actors_are_used_again_do_not_leak_and_retire(tmp_path: Path):

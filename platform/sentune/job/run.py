@@ -103,7 +103,7 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
     from sentune.job.corpora import check_measured, refuse_equal_corpora
     from sentune.job.product import check_test
     from sentune.study.planning.capacity import available
-    from sentune.study.planning.checks import check_services, tracking_silence
+    from sentune.study.planning.checks import check_services, tracking_kind
     from sentune.study.planning.plan import make_plan
 
     refuse_equal_corpora(job.options)
@@ -113,8 +113,8 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
     elsewhere = os.environ.get("RAY_ADDRESS")  # what that cluster holds is known once it is joined
     plan = None if elsewhere else make_plan(job.config, job.space, available())
     check_services(job.config, plan, checkpoint_bytes=job.checkpoint_bytes())
-    if job.options.tracking:  # a malformed address; the plan tells of one that does not answer
-        tracking_silence(job.options.tracking)
+    if job.options.tracking:  # whether it answers is for the plan to say
+        tracking_kind(job.options.tracking)
     return test
 
 

@@ -187,6 +187,11 @@ class StudyConfig:
         return tuple(sorted({*more, *self.scheduling(mode).milestones}))
 
     @property
+    def tries_first(self) -> bool:
+        """Whether the search begins with the points that are known; a grid has its own order."""
+        return self.sampler.partition(":")[0] != "grid"
+
+    @property
     def rows_at_rungs(self) -> int:
         """Rows of each development corpus that the search's rungs are judged on; 0: all."""
         return 0 if self.validate_every or self.population else self.rung_rows or 0

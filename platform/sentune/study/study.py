@@ -153,8 +153,9 @@ class Study:
             silence=Silence(config.stall_timeout),
             grouped=config.launched_by == "train",
         )
-        known = bool(self.space.first_points()) or config.trials < config.eta
-        scheduler = config.scheduling(space.mode, ahead=int(known))
+        first = self.space.with_points(config.points).first_points() if config.tries_first else []
+        alone = bool(first) or config.trials < config.eta
+        scheduler = config.scheduling(space.mode, ahead=int(alone))
         self._fingerprints = fingerprints or {}
         self.fingerprint = {
             **self._fingerprints,
@@ -286,7 +287,7 @@ class Study:
                 trials=config.trials,
                 seed=config.seed,
                 sampler=config.sampler,
-                first=config.sampler.partition(":")[0] != "grid",
+                first=config.tries_first,
                 has_checkpoint=self._has_checkpoint,
             )
         self.retention.needed = source.needed

@@ -36,6 +36,10 @@ T = TypeVar("T")
 PATIENCE = 4.0
 """Seconds that a storage, a database or a server has to answer."""
 
+WEB = ("http", "https")
+TRACKING_DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+"""Kinds of addresses under which MLflow keeps its runs."""
+
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "mssql": 1433}
 
 
@@ -162,38 +166,47 @@ def _begin(url: URL, statement: str) -> None:
                 raise
 
 
+def tracking_kind(uri: str) -> str:
+    """Return the kind of an MLflow address, such as ``http`` or ``sqlite``; asks nothing of it.
+
+    Raises:
+        PlanError: it is no address of a server or a database.
+    """
+    try:
+        address = urlsplit(uri)
+        host, _ = address.hostname, address.port
+        sqlite_path(uri)
+        kind = address.scheme.partition("+")[0]
+        known = bool(host) if kind in WEB else kind in (*TRACKING_DATABASES, "databricks")
+    except (ValueError, ArgumentError):
+        known = False
+    if not known:
+        fix = "write http://HOST:PORT or sqlite:////PATH"
+        raise PlanError("--tracking", without_credentials(uri), fix)
+    return kind
+
+
 def tracking_silence(uri: str) -> str:
     """Return why MLflow's server or database does not answer; empty where it does.
 
     Raises:
         PlanError: it is no address of either.
     """
-    malformed = PlanError(
-        "--tracking", without_credentials(uri), "write http://HOST:PORT or sqlite:////PATH"
-    )
-    try:
-        address = urlsplit(uri)
-        host, _ = address.hostname, address.port
-        file = sqlite_path(uri)
-    except (ValueError, ArgumentError):
-        raise malformed from None
-    kind = address.scheme.partition("+")[0]
+    kind, file = tracking_kind(uri), sqlite_path(uri)
     if file is not None and not file.exists():  # it is made when the study starts
         there = next(place for place in file.absolute().parents if place.exists())
         writable = there.is_dir() and os.access(there, os.W_OK)
         return "" if writable else f"{there} is no folder that this user may write into"
-    if kind in ("http", "https") and host:
+    if kind in WEB:
         try:
             http_answer(f"{uri.rstrip('/')}/health")  # it may want credentials here
         except OSError as error:
             return f"it does not answer ({named(error)})"
-    elif kind in ("sqlite", "postgresql", "mysql", "mssql"):
+    elif kind in TRACKING_DATABASES:  # MLflow asks Databricks itself
         try:
             check_database(uri, "--tracking")
         except PlanError as refusal:
             return refusal.fix
-    elif kind != "databricks":  # MLflow asks that one itself
-        raise malformed
     return ""
 
 
