@@ -24,7 +24,7 @@ from mlflow import MlflowClient
 from optuna.trial import TrialState
 
 from sentune.study.store.storage import open_storage
-from sentune.study.store.trial_codec import BEGUN_AT, PARENT, run_name
+from sentune.study.store.trial_codec import BEGUN_AT, PARENT
 from sentune.summary import read_summary
 from tests.faults.conftest import Place, environment_of, new_place
 from tests.soak import SOAK
@@ -117,7 +117,7 @@ def check_whole(place: Place) -> None:
         told = sorted(int(k.removeprefix("milestone:")) for k in t.user_attrs if "milestone:" in k)
         assert told == milestones_of(t)[: len(told)], "gapless"
         assert (told[-1] == 900) == (t.state is TrialState.COMPLETE)
-    check_mlflow(place, {run_name(t.number): milestones_of(t) for t in search})
+    check_mlflow(place, {f"trial-{t.number:04d}": milestones_of(t) for t in search})
 
 
 def milestones_of(trial: optuna.trial.FrozenTrial) -> list[int]:
