@@ -185,7 +185,7 @@ def _head(
 
 def _wait_for(address: str, log: Path) -> None:
     """Waits until the head's autoscaler has looked at its cluster once."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         try:
             status = get_cluster_status(address, timeout=2)

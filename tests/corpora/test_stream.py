@@ -106,7 +106,7 @@ def _read(handle: stream.Streamed) -> int:
 
 
 def test_a_trial_that_holds_nearly_all_cpus_still_gets_its_batches(folder: TokenFolder) -> None:
-    assert ray.get(_read.remote(stream.Streamed(folder)), timeout=120) == 15
+    assert ray.get(_read.remote(stream.Streamed(folder)), timeout=600) == 15
 
 
 def test_a_resume_reads_no_shard_that_was_done(folder: TokenFolder) -> None:

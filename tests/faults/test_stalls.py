@@ -111,7 +111,7 @@ def test_the_driver_sees_what_its_trials_are_doing(tmp_path: Path) -> None:
     def program(spec: TrialSpec, group: Group) -> Iterator[Progress]:
         from sentune.beats import beat
 
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while not (tmp_path / "seen").exists() and time.monotonic() < deadline:
             beat("decoding", examples=64, loss=0.5, done=3, total=9)
             time.sleep(0.05)
