@@ -9,6 +9,7 @@ import random
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -133,8 +134,12 @@ def test_a_source_that_cannot_be_looked_at_is_told(
     with pytest.raises(CorpusError, match=r"nowhere://x: cannot be looked at: .*check the path"):
         source_stamp("text:nowhere://x")
 
-    def refused(path: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
+    stat = Path.stat
+
+    def refused(path: Path, **others: Any) -> os.stat_result:
+        if path.name == "x.txt":
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **others)
 
     monkeypatch.setattr(Path, "stat", refused)
     with pytest.raises(CorpusError, match=r"cannot be looked at: .*this user may read it"):
