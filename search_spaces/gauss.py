@@ -51,6 +51,7 @@ SPACE = SearchSpace(
         },
         "small": {
             "learning_rate": 1e-4,
+            "dimension": 64,
             "reverse_weight": 4.0,
             "pooling": "mean",
             "schedule": "linear",
