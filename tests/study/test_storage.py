@@ -14,7 +14,7 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError
 from study_folders import AXES, OBJECTIVE, SPACE, fingerprint
 from typer.testing import CliRunner
@@ -343,6 +343,36 @@ def test_who_looks_sees_what_the_driver_adds_and_reads_no_ended_trial_again(
     for _ in range(3):
         assert looking.get_all_trials(study) == driver.get_all_trials(study)
     assert read == [trial]
+
+
+def test_a_driver_keeps_what_it_writes_as_others_read_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/t.db"
+    driver = open_storage(url, driver=True)
+    assert isinstance(driver, StudyDatabase)
+    study = driver.create_new_study([StudyDirection.MAXIMIZE], "s")
+    driver.set_study_user_attr(study, "of the study", ["old"])
+    assert driver.get_study_user_attrs(study) == {"of the study": ["old"]}
+    driver.set_study_user_attr(study, "of the study", ["new"])
+    template = create_trial(state=TrialState.RUNNING, user_attrs={"kept": 1})
+    trial = driver.create_new_trial(study, template)
+    before = driver.get_all_trials(study, deepcopy=False)
+    driver.get_study_user_attrs(study), driver.get_study_id_from_name("s")
+    statements: list[str] = []
+    driver.set_trial_user_attr(trial, "pair", (1, {"a": 0.5}))
+    driver.set_trial_user_attr(trial, "kept", 2)
+    driver.set_trial_intermediate_value(trial, 30, float("inf"))
+    driver.set_trial_intermediate_value(trial, 10, 0.25)
+    event.listen(driver.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    known = driver.get_all_trials(study, deepcopy=False)
+    attributes, place = driver.get_study_user_attrs(study), driver.get_study_id_from_name("s")
+    assert not statements
+    other = open_storage(url)
+    assert known == other.get_all_trials(study)
+    assert (attributes, place) == (other.get_study_user_attrs(study), study)
+    assert before[0].user_attrs == {**template.user_attrs, "kept": 1}, "a view sees the change"
+    driver.delete_study(study)
+    with pytest.raises(KeyError):
+        driver.get_study_id_from_name("s")
 
 
 @pytest.mark.parametrize("ways", [("journal", "database"), ("database", "journal")])

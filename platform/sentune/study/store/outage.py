@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -122,8 +122,9 @@ _written = partial(_waited, writes_trial=True)
 class StudyDatabase(BaseStorage):
     """Optuna's ``RDBStorage``, waited for, which reads no trial twice without need.
 
-    Ended trials never change. The driver of a study is the only one who writes its trials, so it
-    reads again what it has written; others read again every trial that has not ended.
+    Ended trials never change. The driver of a study is the only one who writes it and its trials:
+    it keeps what it has written or read, and reads a trial again whose end it has stored. Others
+    read again the study, and every trial that has not ended.
 
     Args:
         driver: whether this process drives the studies that it asks for.
@@ -136,6 +137,8 @@ class StudyDatabase(BaseStorage):
         self._ids: dict[tuple[int, int], int] = {}
         self._places: dict[int, tuple[int, int]] = {}
         self._changed: set[tuple[int, int]] = set()
+        self._studies: dict[str, int] = {}
+        self._attributes: dict[int, dict[str, Any]] = {}
         self._check: Callable[[], None] = lambda: None
 
     def guard(self, lock: DriverLock) -> None:
@@ -182,8 +185,19 @@ class StudyDatabase(BaseStorage):
         return [self.get_trial_id_from_study_id_trial_number(study_id, n) for n in found]
 
     set_trial_param = _written(RDBStorage.set_trial_param)
-    set_trial_intermediate_value = _written(RDBStorage.set_trial_intermediate_value)
-    set_trial_user_attr = _written(RDBStorage.set_trial_user_attr)
+
+    def set_trial_intermediate_value(
+        self, trial_id: int, step: int, intermediate_value: float
+    ) -> None:
+        write = partial(self._backend.set_trial_intermediate_value, trial_id, step)
+        written = {"intermediate_values": {step: intermediate_value}}
+        self._change(trial_id, lambda _: write(intermediate_value), written)
+
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        write = partial(self._backend.set_trial_user_attr, trial_id, key)
+        written = {"user_attrs": {key: json.loads(json.dumps(value))}}
+        self._change(trial_id, lambda _: write(value), written)
+
     set_trial_system_attr = _written(RDBStorage.set_trial_system_attr)
 
     def set_trial_state_values(
@@ -196,14 +210,34 @@ class StudyDatabase(BaseStorage):
 
         return self._change(trial_id, attempt)
 
-    def _change(self, trial_id: int, action: Callable[[bool], T]) -> T:
+    def _change(
+        self,
+        trial_id: int,
+        action: Callable[[bool], T],
+        written: Mapping[str, Mapping[Any, Any]] | None = None,
+    ) -> T:
+        """Change a trial, which is read again when it is asked for.
+
+        Args:
+            written: what a driver need not read again: field of the trial -> entries of it.
+        """
         self._check()
         with self._lock:
-            if trial_id in self._places:
-                self._changed.add(self._places[trial_id])
-            else:
+            place = self._places.get(trial_id)
+            if place is None:
                 self._trials.clear()
-            return waiting(self.engine, action)
+                return waiting(self.engine, action)
+            unread = place in self._changed
+            self._changed.add(place)
+            done = waiting(self.engine, action)
+            known = self._trials.get(place[0])
+            if written and self.driver and known and not unread:
+                trial = copy.copy(known[place[1]])  # another object: a view sees that it changed
+                for name, entries in written.items():
+                    setattr(trial, name, {**getattr(trial, name), **entries})
+                known[place[1]] = trial
+                self._changed.discard(place)
+            return done
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
         place = self._places.get(trial_id) if self.driver else None
@@ -277,16 +311,39 @@ class StudyDatabase(BaseStorage):
     def delete_study(self, study_id: int) -> None:
         with self._lock:
             self._trials.pop(study_id, None)
+            self._attributes.pop(study_id, None)
+            self._studies = {name: i for name, i in self._studies.items() if i != study_id}
             self._ids = {key: place for key, place in self._ids.items() if key[0] != study_id}
             self._places = {i: key for i, key in self._places.items() if key[0] != study_id}
             self._asked(lambda: self._backend.delete_study(study_id))
 
-    set_study_user_attr = _waited(RDBStorage.set_study_user_attr)
+    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
+        with self._lock:
+            self._attributes.pop(study_id, None)
+            write = self._backend.set_study_user_attr
+            waiting(self.engine, lambda _: write(study_id, key, value))
+
+    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
+        with self._lock:
+            found = self._attributes.get(study_id)
+            if found is None:
+                found = self._asked(lambda: self._backend.get_study_user_attrs(study_id))
+                if self.driver:
+                    self._attributes[study_id] = found
+            return found
+
+    def get_study_id_from_name(self, study_name: str) -> int:
+        with self._lock:
+            found = self._studies.get(study_name)
+            if found is None:
+                found = self._asked(lambda: self._backend.get_study_id_from_name(study_name))
+                if self.driver:
+                    self._studies[study_name] = found
+            return found
+
     set_study_system_attr = _waited(RDBStorage.set_study_system_attr)
-    get_study_id_from_name = _waited(RDBStorage.get_study_id_from_name)
     get_study_name_from_id = _waited(RDBStorage.get_study_name_from_id)
     get_study_directions = _waited(RDBStorage.get_study_directions)
-    get_study_user_attrs = _waited(RDBStorage.get_study_user_attrs)
     get_study_system_attrs = _waited(RDBStorage.get_study_system_attrs)
     get_all_studies = _waited(RDBStorage.get_all_studies)
 

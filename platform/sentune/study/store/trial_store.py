@@ -219,14 +219,14 @@ class TrialStore:
             if state == Stored.PRUNED and stored.intermediate_values:
                 values = [stored.intermediate_values[max(stored.intermediate_values)]]
             said |= {"values": values, "constraints": dict(constraints or {})}
-            self._note(number, {codec.END: {"state": state.name, **said}})
-            self._conclude(number)
+            end = {"state": state.name, **said}
+            self._note(number, {codec.END: end})
+            self._conclude(stored, end)
         return self.record(number)
 
-    def _conclude(self, number: int) -> None:
+    def _conclude(self, stored: FrozenTrial, end: Mapping[str, Any]) -> None:
         """End a trial as it is noted."""
-        stored, place = self.get(number), self._place(number)
-        end = stored.user_attrs[codec.END]
+        place = self._place(stored.number)
         told = create_trial(state=Stored.FAIL, constraints=end["constraints"]).system_attrs
         for name, violation in told.items():
             if name not in stored.system_attrs:
@@ -269,7 +269,7 @@ class TrialStore:
             for examples, said in curve.items():
                 self._point(stored, examples, said)
             if codec.END in stored.user_attrs:
-                self._conclude(number)
+                self._conclude(stored, stored.user_attrs[codec.END])
             elif stops:
                 self.prune(number, stops[0]["reason"])
             elif self.budget in curve:
