@@ -33,6 +33,9 @@ REGISTRIES = (
 )
 """Modules that import all methods, recipes or formats, of which a study has few."""
 
+HIDE_GPUS = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
+"""Ray's variable that hides all GPUs from a worker given none, which 2.60 does not by itself."""
+
 ANSWER_SECONDS = 120.0
 """Of all nodes; a worker's first start ships the packages."""
 
@@ -179,14 +182,15 @@ def code_fingerprint() -> str:
 def runtime_env() -> dict[str, Any]:
     """Return what ``ray.init(runtime_env=...)`` needs so that workers run the driver's code.
 
-    Bytecode stays out: it is written while the job starts and would change the package's hash.
+    Bytecode stays out: it is written while the job starts and would change the package's hash. A
+    worker that was given no GPU sees none, so that two trials do not share one unasked.
     """
     own = shipped()
     places = dict.fromkeys(str(path) for path in own.values())
     return {
         "py_modules": [str(PACKAGE), *places],
         "excludes": ["**/__pycache__", "*.pyc"],
-        **({"env_vars": {MODULES: ",".join(own)}} if own else {}),
+        "env_vars": {HIDE_GPUS: "1", **({MODULES: ",".join(own)} if own else {})},
     }
 
 

@@ -51,3 +51,11 @@ def test_a_plan_without_a_probe_or_rungs() -> None:
     assert "no rungs" in shown
     for text in ("hours", "disk", "finals", "Ray Data"):
         assert text not in shown
+
+
+def test_gpus_that_no_trial_is_given_are_named() -> None:
+    laptop = Capacity.fixed(Node(cpus=2, gpus=1))
+    shown = printed(make_plan(config(), SPACE, laptop).to_dict(), 80)
+    assert "1 up, none used: give --gpus-per-worker 1" in shown
+    plan = make_plan(config(gpus_per_worker=1), SPACE, laptop)
+    assert "none used" not in printed(plan.to_dict(), 80)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -303,3 +304,24 @@ def test_an_upload_of_this_project_is_small(tmp_path: Path) -> None:
     entries = _uploaded(ROOT, tmp_path / "package.zip")
     assert sum(entry.file_size for entry in entries) < 5 * 2**20
     assert not [e.filename for e in entries if e.filename.startswith((".git/", ".venv/"))]
+
+
+@pytest.mark.cluster
+def test_a_worker_sees_the_gpus_that_it_was_given_alone() -> None:
+    def seen() -> str | None:
+        return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+    ray.init(
+        address="local",
+        num_cpus=1,
+        num_gpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env=code.runtime_env(),
+    )
+    try:
+        task = ray.remote(num_cpus=1)(seen)
+        assert ray.get(task.remote()) == ""
+        assert ray.get(task.options(num_gpus=1).remote()) in ("0", "1")
+    finally:
+        ray.shutdown()

@@ -44,6 +44,12 @@ def test_a_plan_says_trials_rungs_examples_and_concurrency():
     assert json.loads(json.dumps(plan.to_dict())) == plan.to_dict()
 
 
+def test_a_plan_says_how_many_gpus_no_trial_is_given():
+    assert make_plan(config(trials=9), SPACE, GPUS).gpus_unused == 8
+    assert make_plan(config(trials=9, gpus_per_worker=0.5), SPACE, GPUS).gpus_unused == 0
+    assert make_plan(config(trials=9), SPACE, LAPTOP).gpus_unused == 0
+
+
 def test_several_objectives_and_no_scheduler_stop_nothing():
     for changes in ({"scheduler": "none"}, {"objectives": (Objective("train/seconds", "min"),)}):
         plan = make_plan(config(trials=5, finalists=0, **changes), SPACE, LAPTOP)

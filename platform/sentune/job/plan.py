@@ -111,6 +111,8 @@ def _asked(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     gpus = f" and {plan['gpus'] / low:g} GPUs" if plan["gpus"] else ""
     each = f"{plan['cpus'] / low:g} CPU{gpus}"
     yield "workers", f"{count} a trial ({plan['launcher']}), each {each}"
+    if unused := plan.get("gpus_unused"):  # older summaries lack it
+        yield "GPUs", f"{unused:g} up, none used: give --gpus-per-worker 1 to train on them"
     if plan["data_cpus"]:
         yield "Ray Data", f"{plan['data_cpus']:g} CPU stays free for it"
     yield "at a time", f"{plan['concurrent_now']} now, {plan['concurrent']} at full scale"

@@ -188,7 +188,12 @@ class TrainedFamily(JobFamily):
     def probe(self, seconds: float) -> Probe:
         spec = self._local_spec()
         _, training = split(spec.settings, self.method)
-        found = probe_training(spec, batch_size=training.batch_size, seconds=seconds)
+        found = probe_training(
+            spec,
+            batch_size=training.batch_size,
+            seconds=seconds,
+            gpu=bool(self.config.gpus_per_worker),
+        )
         return replace(found, rung_share=self._rung_share)
 
     @property

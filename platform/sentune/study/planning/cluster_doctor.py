@@ -213,8 +213,8 @@ def inspected(known: NodeAnswer, driver: Code, places: Mapping[str, str]) -> Nod
             address, as far as this node is to try it.
     """
     reach = {name: TROUBLE[name](place) for name, place in places.items()}
-    # Ray hides the GPUs from a worker that asked for none by changing os.environ: torch shall see
-    # those of the environment that Ray's own processes were started in
+    # Ray hides the GPUs from this worker, which asked for none, by changing os.environ: torch shall
+    # see those of the environment that Ray's own processes were started in
     environment = psutil.Process().environ()
     os.environ.pop(VISIBLE, None)
     if VISIBLE in environment:

@@ -80,6 +80,7 @@ class Plan:
         validations_full: of a run that is not stopped.
         workers: of a trial, fewest and most.
         cpus, gpus: of a trial at its smallest.
+        gpus_unused: of the machines that are up, where no trial is given one.
         data_cpus: CPUs that stay free for Ray Data.
         concurrent: trials at a time.
         concurrent_now: of these, how many the machines that are up can hold.
@@ -105,6 +106,7 @@ class Plan:
     data_cpus: float
     concurrent: int
     concurrent_now: int
+    gpus_unused: float = 0.0
     note: str = ""
     estimate: Estimate | None = None
 
@@ -175,6 +177,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         data_cpus=config.data_cpus,
         concurrent=concurrent,
         concurrent_now=min(concurrent, now),
+        gpus_unused=0.0 if config.gpus_per_worker else sum(node.gpus for node in capacity.nodes),
         note=space.first_note() if config.sampler.partition(":")[0] != "grid" else "",
     )
 

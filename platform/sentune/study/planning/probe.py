@@ -31,19 +31,22 @@ STEPS = 10
 which memory is found and kernels are chosen."""
 
 
-def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float) -> Probe:
+def probe_training(
+    spec: TrialSpec, *, batch_size: int, seconds: float, gpu: bool = True
+) -> Probe:
     """Time a few steps and a validation of a method that is trained by gradient.
 
     Args:
         spec: the first configuration, with data that this process holds.
         batch_size: of the spec's settings.
         seconds: after which the probe makes do with what it has seen.
+        gpu: whether to train on this machine's GPU, if there is one.
 
     Raises:
         TrialFailed: not one step was through in time, or the training cannot go on.
         InvalidValue: the settings do not fit together, the encoder or the corpus.
     """
-    group, size = Group.single(), 0
+    group, size = Group.single(None if gpu else "cpu"), 0
     steps: list[float] = []
     validated: list[float] = []  # a step and the validation after it
     short = replace(
@@ -70,15 +73,15 @@ def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float) -> Probe
     if validated:
         validation = max(0.0, validated[-1] - step)
         judged = f"{duration(validation)} a validation"
-    gpu = group.device.type == "cuda"
+    on_gpu = group.device.type == "cuda"
     return Probe(
         start_seconds=max(0.0, steps[0] - step),  # the method is built before the first step
         seconds_per_example=pace,
         seconds_per_validation=validation,
         checkpoint_bytes=size or checkpoint_size(spec),
-        gpu=gpu,
+        gpu=on_gpu,
         basis=f"probe of {len(steps) + len(validated)} steps of batch {batch_size} on this "
-        f"machine's {'GPU' if gpu else 'CPU'}: {duration(pace)} an example, {judged}",
+        f"machine's {'GPU' if on_gpu else 'CPU'}: {duration(pace)} an example, {judged}",
     )
 
 
