@@ -58,6 +58,12 @@ def test_half_precision_weights_are_trained_in_float32(folder: Path) -> None:
     assert all(p.dtype is torch.float32 for p in load(str(folder)).parameters())
 
 
+def test_attention_does_without_cudnn(folder: Path) -> None:
+    torch.backends.cuda.enable_cudnn_sdp(enabled=True)
+    load(str(folder))
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
 def test_without_a_pooler_every_parameter_has_a_gradient(folder: Path) -> None:
     encoder = load(str(folder))
     rows = load_tokenizer(str(folder)).encode(SENTENCES, 32)
@@ -116,6 +122,12 @@ class TestPadding:
         sums = torch.cat([chunk.input_ids.sum(1) for chunk in chunks])[restore]
         assert sums.tolist() == [row.sum() for row in rows]
         assert [int(c.attention_mask.sum()) for c in chunks] == [14, 5, 2]
+
+    def test_a_gpu_is_called_less_often(self) -> None:
+        rows = [np.ones(n, dtype=np.int32) for n in range(1, 21) for _ in range(40)]
+        on_cpu, on_gpu = (length_sorted_chunks(rows, 512, 0, kind)[0] for kind in ("cpu", "cuda"))
+        assert [len(chunk.input_ids) for chunk in on_gpu] == [400, 400]
+        assert len(on_cpu) > 4
 
     def test_padding_takes_the_tokenizers_id(self) -> None:
         chunk = pad([np.array([5, 6]), np.array([7])], pad_id=9)

@@ -118,7 +118,9 @@ class Encoding:
     ) -> Tensor:
         row = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
         tokens = self.tokenizer.encode(list(row), self.max_length)
-        chunks, restore = length_sorted_chunks(tokens, batch_size, self.tokenizer.pad_id)
+        chunks, restore = length_sorted_chunks(
+            tokens, batch_size, self.tokenizer.pad_id, self.device.type
+        )
         parts = []
         with torch.no_grad():
             for chunk in chunks:

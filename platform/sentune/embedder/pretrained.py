@@ -227,7 +227,8 @@ class _WordSentences:
         known = [place for place, row in enumerate(rows) if len(row)]
         out = torch.zeros(len(rows), self.encoder.width, device=self.device)
         if known:
-            chunks, restore = length_sorted_chunks([rows[k] for k in known], batch_size, 0)
+            ids = [rows[k] for k in known]
+            chunks, restore = length_sorted_chunks(ids, batch_size, 0, self.device.type)
             parts = []
             with torch.no_grad():
                 for chunk in chunks:

@@ -31,9 +31,7 @@ STEPS = 10
 which memory is found and kernels are chosen."""
 
 
-def probe_training(
-    spec: TrialSpec, *, batch_size: int, seconds: float, gpu: bool = True
-) -> Probe:
+def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float, gpu: bool = True) -> Probe:
     """Time a few steps and a validation of a method that is trained by gradient.
 
     Args:

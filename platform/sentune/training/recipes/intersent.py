@@ -215,8 +215,9 @@ class IntersentBackward:
         )
         decoded = self._decoded(columns["decoded"], local) if settings.alpha else []
         micro = self._training.micro_batch
-        size = micro * SENTENCES if micro else sentences_at_a_time(self._group.device)
-        chunks, restore = length_sorted_chunks(needed.rows, size, self._pad_id)
+        device = self._group.device
+        size = micro * SENTENCES if micro else sentences_at_a_time(device)
+        chunks, restore = length_sorted_chunks(needed.rows, size, self._pad_id, device.type)
         objective = partial(
             self._objective, needed=needed, restore=restore, decoded=decoded, total=total
         )
@@ -296,7 +297,7 @@ class IntersentBackward:
         lengths = torch.tensor([len(row) - decoder.given for row in rows])
         weights = self.method.token_weights(lengths)[local]
         size = self._training.micro_batch or sentences_at_a_time(device)
-        chunks, restore = length_sorted_chunks(rows[local], size, decoder.pad_id)
+        chunks, restore = length_sorted_chunks(rows[local], size, decoder.pad_id, device.type)
         items = torch.argsort(restore)
         places = torch.split(items, [len(chunk.input_ids) for chunk in chunks])
         return [

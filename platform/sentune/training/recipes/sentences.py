@@ -115,7 +115,7 @@ class SentenceValidator(Validator):
         """S sentences -> [S, D] in their order; those of like length go together."""
         rows, device = self._tokenise(sentences), self._device
         chunks, restore = length_sorted_chunks(
-            rows, sentences_at_a_time(device), self._tokenizer.pad_id
+            rows, sentences_at_a_time(device), self._tokenizer.pad_id, device.type
         )
         parts = []
         with autocast(self._settings.precision, device):
@@ -287,16 +287,17 @@ class SentenceBackward:
         A shard is cut in the same way whichever worker has it, or dropout would draw other masks.
         """
         roles, micro = self.method.roles, self._settings.micro_batch
+        device = self._group.device
         parts: list[_Part] = []
         restored, embedded, start = [], 0, self._group.offset(total)
         merge = not self.method.encoder.drops_out()
         for shard, count in self._group.own_shards(total):
             rows = [r for name in roles.values() for r in columns[name][start : start + count]]
             rows, places = distinct_rows(rows) if merge else (rows, torch.arange(len(rows)))
-            size = sentences_at_a_time(self._group.device)
+            size = sentences_at_a_time(device)
             if micro is not None and micro < count:
                 size = micro * len(roles)
-            chunks, restore = length_sorted_chunks(rows, size, self._pad_id)
+            chunks, restore = length_sorted_chunks(rows, size, self._pad_id, device.type)
             parts += [_Part(chunk, None if at else shard) for at, chunk in enumerate(chunks)]
             restored.append((restore[places] + embedded).view(len(roles), count))
             embedded += len(rows)
