@@ -4,13 +4,13 @@
     python benchmarks/gpu.py --small    on any machine, seconds: tiny shapes, as its test runs it
 
 Three tables. Training of each method in bfloat16, batch 512 to 8,192, in parts of 512 above that
-(GradCache), of 512 for two methods with torch.compile too: examples a second, peak memory, and the share
-of the roofline, that is the operations of the encoder's weights (2 a weight and token forward, 4
-backward) at the speed of torch's product on this device. The box overlap table: the broadcast, the
-matrix form that training uses, and where there is Triton a kernel of its own, forward alone; each
-with its largest difference from the broadcast in float64. Small trials of one shape: one after
-another, each in a process of its own at the same time (fractions of the GPU), and stepped together
-by torch.func.
+(GradCache), of 512 for two methods with torch.compile too: examples a second, peak memory, and the
+share of the roofline, that is the operations of the encoder's weights (2 a weight and token
+forward, 4 backward) at the speed of torch's product on this device. The box overlap table: the
+broadcast, the matrix form that training uses, and where there is Triton a kernel of its own,
+forward alone; each with its largest difference from the broadcast in float64. Small trials of one
+shape: one after another, each in a process of its own at the same time (fractions of the GPU), and
+stepped together by torch.func.
 """
 
 from __future__ import annotations
