@@ -27,6 +27,9 @@ os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 # several processes of tests share the cores: with a thread per core each, they wait for each other
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# limits and parity are those of CPUs; export CUDA_VISIBLE_DEVICES to run on a GPU all the same
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
 collect_rarely()
 
 # an example may take as long as a busy machine makes it take

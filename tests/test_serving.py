@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -54,6 +55,23 @@ def address(model: Path) -> Iterator[str]:
         finally:
             server.send_signal(signal.SIGTERM)
             assert server.wait(60) == 0
+
+
+@pytest.mark.parametrize(("replicas", "given", "each"), [(1, None, 1), (4, None, 0.5), (4, 0.0, 0)])
+def test_replicas_share_the_gpus(
+    replicas: int, given: float | None, each: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray.serve", reason="the extra 'serve' is not installed")
+    from sentune import serving
+
+    deployment = MagicMock()
+    monkeypatch.setattr(serving, "ModelServer", deployment)
+    monkeypatch.setattr(serving.serve, "start", MagicMock())
+    monkeypatch.setattr(serving.serve, "run", MagicMock())
+    monkeypatch.setattr(serving.ray, "cluster_resources", lambda: {"CPU": 8.0, "GPU": 2.0})
+    serving.run("model", host="h", port=1, replicas=replicas, max_batch=1, gpus=given)
+    needs = {"num_gpus": each}
+    deployment.options.assert_called_once_with(num_replicas=replicas, ray_actor_options=needs)
 
 
 def asked(address: str, route: str, body: Any = None) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeGuard
 
 from sentune.records import Spent, Spread, TrialState
@@ -123,6 +123,12 @@ def differences(was: Any, now: Any, path: str = "") -> Iterator[str]:
 def counted(number: int, noun: str) -> str:
     """Return ``1 trial``, ``3 trials``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def unused_gpus(plan: Mapping[str, Any]) -> str:
+    """Return what a plan says of GPUs that no trial is given; empty where there are none."""
+    count = plan.get("gpus_unused")  # summaries of older studies lack it
+    return f"{count:g} up, none used: give --gpus-per-worker 1 to train on them" if count else ""
 
 
 def cost(spent: Spent) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
+import ray
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel, Field
 from ray import serve
@@ -121,14 +122,24 @@ class ModelServer:
         return DirectionsAnswer(entailing=[one.entailing for one in found])
 
 
-def run(model: str, *, host: str, port: int, replicas: int, max_batch: int) -> None:
+def run(
+    model: str, *, host: str, port: int, replicas: int, max_batch: int, gpus: float | None
+) -> None:
     """Start the server on the cluster that this process has joined, and wait until it answers.
+
+    Args:
+        gpus: of a replica; None: an equal share of the cluster's, at most one.
 
     Raises:
         RuntimeError: Ray Serve could not start it.
     """
+    if gpus is None:
+        gpus = min(1.0, ray.cluster_resources().get("GPU", 0.0) / replicas)
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     serve.start(http_options={"host": host, "port": port})
     deployment: Any = ModelServer
-    served = deployment.options(num_replicas=replicas).bind(model, max_batch)
+    needs = {"num_gpus": gpus}
+    served = deployment.options(num_replicas=replicas, ray_actor_options=needs).bind(
+        model, max_batch
+    )
     serve.run(served, name="sentune", route_prefix="/")

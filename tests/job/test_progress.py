@@ -107,6 +107,12 @@ def test_a_log_gets_a_line_for_each_event_and_long_lines_stay_whole(log) -> None
     ]
 
 
+def test_a_log_says_which_gpus_are_not_used(log) -> None:
+    scene, text = log
+    scene.begin(gpus_unused=8)
+    assert "] GPUs: 8 up, none used: give --gpus-per-worker 1 to train on them\n" in text.getvalue()
+
+
 def test_one_that_goes_on_says_so_and_counts_once(log) -> None:
     scene, text = log
     scene.begin()

@@ -173,6 +173,10 @@ def serve(
     port: Annotated[int, Option(min=1, max=65535)] = 8000,
     replicas: Annotated[int, Option(min=1, help="Processes with the model.")] = 1,
     max_batch: Annotated[int, Option(min=1, help="Requests encoded at once.")] = 32,
+    gpus: Annotated[
+        float | None,
+        Option(min=0, help="GPUs of a replica; default: a share of the cluster's, at most one."),
+    ] = None,
 ) -> None:
     """Answer embeddings, entails, similarity and direction over HTTP, with Ray Serve.
 
@@ -197,7 +201,9 @@ def serve(
     # Serve 2.60 ends a proxy that has not started within 5 s, and the start fails with it
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
     with connected():
-        serving.run(str(folder), host=host, port=port, replicas=replicas, max_batch=max_batch)
+        serving.run(
+            str(folder), host=host, port=port, replicas=replicas, max_batch=max_batch, gpus=gpus
+        )
         say(f"http://{host}:{port}: {', '.join(ROUTES)}; /docs describes them (Ctrl-C ends it)")
         over = threading.Event()
         for ending in (signal.SIGINT, signal.SIGTERM):

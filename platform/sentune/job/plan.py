@@ -15,7 +15,7 @@ from rich.text import Text
 
 from sentune.credentials import without_credentials
 from sentune.errors import DamagedFile, PlanError, TrialFailed
-from sentune.formatting import clock, counted
+from sentune.formatting import clock, counted, unused_gpus
 from sentune.job.families.base import JobFamily
 from sentune.job.history import take_history
 from sentune.job.options import StudyOptions
@@ -111,8 +111,8 @@ def _asked(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     gpus = f" and {plan['gpus'] / low:g} GPUs" if plan["gpus"] else ""
     each = f"{plan['cpus'] / low:g} CPU{gpus}"
     yield "workers", f"{count} a trial ({plan['launcher']}), each {each}"
-    if unused := plan.get("gpus_unused"):  # older summaries lack it
-        yield "GPUs", f"{unused:g} up, none used: give --gpus-per-worker 1 to train on them"
+    if idle := unused_gpus(plan):
+        yield "GPUs", idle
     if plan["data_cpus"]:
         yield "Ray Data", f"{plan['data_cpus']:g} CPU stays free for it"
     yield "at a time", f"{plan['concurrent_now']} now, {plan['concurrent']} at full scale"

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from sentune.beats import Beat, repeated
-from sentune.formatting import MARKS, clock, counted, measured, short
+from sentune.formatting import MARKS, clock, counted, measured, short, unused_gpus
 from sentune.job.notebook import NotebookCell
 from sentune.job.time_left import TimeLeft
 from sentune.job.trial_bars import bars_table, called, line_of
@@ -74,6 +74,8 @@ class Display:
         self._line(f"Study {summary.study}: {counted(plan['trials'], 'trial')} of {each}")
         if plan.get("note"):
             self._line(f"first: {plan['note']}")
+        if idle := unused_gpus(plan):
+            self._line(f"GPUs: {idle}")
         self._seen = take_snapshot()
         self._show(earlier=True)
 
