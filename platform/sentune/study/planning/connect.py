@@ -30,6 +30,10 @@ NO_METRICS = {
 """Environment of a Ray cluster without metrics ports, which answer without a token: the exporter's,
 the dashboard's and the autoscaler's. Nothing else shuts the latter two in Ray 2.60."""
 
+NO_PRESTART = {"RAY_prestart_worker_first_driver": "0"}
+"""Environment of a Ray cluster that starts no worker for each CPU as the driver joins: none of them
+would have the job's runtime environment."""
+
 START_FIX = "start it (ray up cluster.yaml), or name its head with --address HOST:6379"
 
 
@@ -52,7 +56,8 @@ def connected() -> Iterator[None]:
         return
     address = os.environ.get("RAY_ADDRESS") or "local"
     if address == "local":
-        for name, value in {"RAY_AUTH_TOKEN": secrets.token_hex(32), **NO_METRICS}.items():
+        own = {"RAY_AUTH_TOKEN": secrets.token_hex(32), **NO_METRICS, **NO_PRESTART}
+        for name, value in own.items():
             os.environ.setdefault(name, value)
         join(address, include_dashboard=False)
     else:
