@@ -36,7 +36,7 @@ def saved(size: int) -> Any:
 
 def test_a_probe_trains_a_few_steps_and_keeps_nothing(make_trial: MakeTrial) -> None:
     spec, threads = make_trial(), torch.get_num_threads()
-    found = probe_training(spec, batch_size=16, seconds=600)
+    found = probe_training(spec, batch_size=16, seconds=600, gpu=False)
     assert found.seconds_per_example > 0
     assert found.seconds_per_validation >= 0  # a quick one is lost in the time of a step
     assert "a validation" in found.basis
@@ -46,6 +46,15 @@ def test_a_probe_trains_a_few_steps_and_keeps_nothing(make_trial: MakeTrial) -> 
     assert torch.get_num_threads() == threads
     # safetensors and torch add names and shapes to the numbers
     assert 0 < found.checkpoint_bytes - checkpoint_size(spec) < 60_000
+
+
+def test_a_probe_of_trials_without_gpus_does_not_use_the_drivers(
+    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    found = probe_training(make_trial(), batch_size=16, seconds=600, gpu=False)
+    assert not found.gpu
+    assert "this machine's CPU" in found.basis
 
 
 class Alarm:
@@ -59,7 +68,7 @@ class Alarm:
 def test_a_validation_that_takes_too_long_is_left_out(make_trial: MakeTrial) -> None:
     before = signal.getsignal(signal.SIGALRM), bool(signal.getitimer(signal.ITIMER_REAL)[0])
     spec = make_trial(dev=Alarm())
-    found = probe_training(spec, batch_size=16, seconds=600)
+    found = probe_training(spec, batch_size=16, seconds=600, gpu=False)
     assert found.seconds_per_example > 0
     assert found.seconds_per_validation == 0
     assert "no validation within 600 s" in found.basis
@@ -70,7 +79,7 @@ def test_a_validation_that_takes_too_long_is_left_out(make_trial: MakeTrial) -> 
 
 def test_a_probe_without_a_step_says_so(make_trial: MakeTrial) -> None:
     with pytest.raises(TrialFailed, match="no step of 16 examples was through in 600 s"):
-        probe_training(make_trial(corpus=Alarm()), batch_size=16, seconds=600)
+        probe_training(make_trial(corpus=Alarm()), batch_size=16, seconds=600, gpu=False)
 
 
 def test_a_time_that_is_up_ends_a_block_and_an_earlier_alarm_is_kept() -> None:
@@ -105,7 +114,7 @@ def test_training_and_validation_are_told_apart(
             yield Progress(examples=examples, metrics={}, save=saved(77), milestone=milestone)
 
     monkeypatch.setattr(probing, "train", train)
-    found = probe_training(make_trial(), batch_size=4, seconds=9)
+    found = probe_training(make_trial(), batch_size=4, seconds=9, gpu=False)
     assert found.start_seconds == pytest.approx(7)
     assert found.seconds_per_example == pytest.approx(1 / 8)
     assert found.seconds_per_validation == pytest.approx(2)

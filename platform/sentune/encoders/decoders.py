@@ -23,13 +23,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from sentune.encoders.prepare import bundle, prepare_decoder
 from sentune.encoders.tokenizing import DecoderTokenizer
-from sentune.encoders.transformer import (
-    avoid_cudnn_attention,
-    no_progress_bars,
-    read_config,
-    read_weights,
-    require_all,
-)
+from sentune.encoders.transformer import no_progress_bars, read_config, read_weights, require_all
 from sentune.errors import InvalidValue
 
 __all__ = ["Decoder", "DecoderTokenizer", "bundle", "load_decoder", "prepare_decoder"]
@@ -162,7 +156,6 @@ def load_decoder(path: str) -> Decoder:
         InvalidValue: the folder lacks a config or weights, or has some that are not safetensors.
     """
     config, stored = read_config(path, "--decoder")
-    avoid_cudnn_attention()
     tokenizer = DecoderTokenizer(path)
     encoder_decoder = config.is_encoder_decoder
     kind = AutoModelForSeq2SeqLM if encoder_decoder else AutoModelForCausalLM

@@ -110,7 +110,8 @@ def load(path: str) -> TextEncoder:
         InvalidValue: the folder has no config, lacks weights, or has some that are not safetensors.
     """
     config, stored = read_config(path, "--encoder")
-    avoid_cudnn_attention()
+    # torch prefers cuDNN's attention on GPUs since Hopper, and it plans anew for each new shape
+    torch.backends.cuda.enable_cudnn_sdp(enabled=False)
     if not stored:
         return TextEncoder(AutoModel.from_config(config, attn_implementation="sdpa"))
     model, missing = read_weights(AutoModel, path, attn_implementation="sdpa")
@@ -167,14 +168,6 @@ def read_weights(kind: Any, path: str, **options: Any) -> tuple[Any, list[str]]:
             **options,
         )
     return model, sorted(info["missing_keys"])
-
-
-def avoid_cudnn_attention() -> None:
-    """Take cuDNN out of torch's attention kernels, for this process.
-
-    On GPUs since Hopper torch prefers it, and it builds a plan for every new shape of a batch.
-    """
-    torch.backends.cuda.enable_cudnn_sdp(enabled=False)
 
 
 def require_all(missing: Iterable[str], path: str, option: str) -> None:

@@ -22,17 +22,15 @@ from sentune.launchers.ray_internals import last_started
 ANSWER_SECONDS = 8.0
 """Seconds that a cluster's head has to answer."""
 
-NO_METRICS = {
+OWN_CLUSTER = {
+    "RAY_prestart_worker_first_driver": "0",
     "RAY_enable_metrics_collection": "0",
     "DASHBOARD_METRIC_PORT": "-1",
     "AUTOSCALER_METRIC_PORT": "-1",
 }
-"""Environment of a Ray cluster without metrics ports, which answer without a token: the exporter's,
-the dashboard's and the autoscaler's. Nothing else shuts the latter two in Ray 2.60."""
-
-NO_PRESTART = {"RAY_prestart_worker_first_driver": "0"}
-"""Environment of a Ray cluster that starts no worker for each CPU as the driver joins: none of them
-would have the job's runtime environment."""
+"""Environment of a cluster started here. No worker for each CPU as the driver joins: none of them
+would have the job's runtime environment. No metrics ports, which answer without a token: the
+exporter's, the dashboard's and the autoscaler's. Nothing else shuts the latter two in Ray 2.60."""
 
 START_FIX = "start it (ray up cluster.yaml), or name its head with --address HOST:6379"
 
@@ -56,8 +54,7 @@ def connected() -> Iterator[None]:
         return
     address = os.environ.get("RAY_ADDRESS") or "local"
     if address == "local":
-        own = {"RAY_AUTH_TOKEN": secrets.token_hex(32), **NO_METRICS, **NO_PRESTART}
-        for name, value in own.items():
+        for name, value in {"RAY_AUTH_TOKEN": secrets.token_hex(32), **OWN_CLUSTER}.items():
             os.environ.setdefault(name, value)
         join(address, include_dashboard=False)
     else:

@@ -31,7 +31,7 @@ STEPS = 10
 which memory is found and kernels are chosen."""
 
 
-def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float, gpu: bool = True) -> Probe:
+def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float, gpu: bool) -> Probe:
     """Time a few steps and a validation of a method that is trained by gradient.
 
     Args:
@@ -84,7 +84,7 @@ def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float, gpu: boo
 
 
 def probe_fit(program: Program, samples: Mapping[int, TrialSpec], *, seconds: float) -> Probe:
-    """Time a closed-form fit on samples of two sizes: a part by rows, a part for each fit.
+    """Time a closed-form fit on a CPU, on samples of two sizes: a part by rows, one for each fit.
 
     Args:
         program: fits and judges.
@@ -99,7 +99,7 @@ def probe_fit(program: Program, samples: Mapping[int, TrialSpec], *, seconds: fl
     with within(seconds):
         for rows, spec in samples.items():
             began = time.perf_counter()
-            for progress in program(replace(spec, directory=""), Group.single()):
+            for progress in program(replace(spec, directory=""), Group.single("cpu")):
                 took[rows], size = time.perf_counter() - began, bytes_of(progress)
     if not took:
         raise TrialFailed(f"no fit on {min(samples):,} rows was through in {seconds:g} s")
