@@ -23,6 +23,8 @@ from tests.servers import free_port
 ROOT = Path(__file__).resolve().parents[2]
 HEAD, WORKER = "127.0.0.1", "127.0.0.2"
 MARK = "SENTUNE_TEST_HOMES"
+ARITHMETIC = ("OPENBLAS_", "MKL_", "ATEN_")
+"""How the variables begin that choose a core's arithmetic, the same for all that is compared."""
 
 
 def missing() -> str:
@@ -63,6 +65,7 @@ class Machines:
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_ADDRESS": f"{HEAD}:{gcs}",
             MARK: str(self._folder),
+            **{name: value for name, value in os.environ.items() if name.startswith(ARITHMETIC)},
             **env,
         }
 

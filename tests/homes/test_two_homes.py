@@ -166,15 +166,6 @@ def found(text: str) -> list[dict[str, Any]]:
     ]
 
 
-def about(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Metrics of a closed form, whose sums depend on where an array begins in memory.
-
-    Of the 200 pairs some tie, and the last bit of a similarity decides their ranks.
-    """
-    limits = {name: 1e-2 if "spearman" in name else 1e-12 for name in metrics}
-    return {name: pytest.approx(metrics[name], abs=limits[name]) for name in metrics}
-
-
 @pytest.mark.parametrize("job", OPTIONS if SOAK else ["tune_gumbel", "tune_laes"])
 def test_over_s3_two_machines_train_what_one_trains(
     job: str, s3: Bucket, two: Machines, recorder: Recorder, tmp_path: Path,
@@ -207,8 +198,6 @@ def test_over_s3_two_machines_train_what_one_trains(
     alone = found((tmp_path / "one" / "summary.json").read_text())
     assert len(alone[0]["metrics"]) > 1
     logger.info("%s: on two machines %s, on one %s", job, both, alone)
-    if job == "tune_laes":
-        alone = [{**trial, "metrics": about(trial["metrics"])} for trial in alone]
     assert both == alone, "bit for bit"
 
 
