@@ -28,7 +28,8 @@ with connected():
     script = f"import ray; ray.init({gcs!r}, log_to_driver=False); print('INSIDE')"
     command = [sys.executable, "-c", script]
     asked = subprocess.run(command, env=stranger, capture_output=True, text=True)
-    ray.get(ray.remote(lambda: 0).remote())  # a worker is up
+    actor = ray.remote(type("A", (), {"f": lambda self: 0})).remote()
+    ray.get(actor.f.remote())  # a worker is up, as a trial's
     logs = pathlib.Path(os.environ["RAY_TMPDIR"], "ray/session_latest/logs")
     wanted = [logs / "dashboard.log", logs / "monitor.log"]
     until = time.monotonic() + 200
@@ -40,6 +41,7 @@ with connected():
     listens = [(p.name(), c.laddr.ip) for p in family for c in p.net_connections("tcp")
                if c.status == "LISTEN"]
     print(json.dumps({"out": asked.stdout, "err": asked.stderr,
+                      "idle": sum(p.name() == "ray::IDLE" for p in family),
                       "metrics": [name for name, ip in listens if ip == "0.0.0.0"],
                       "everywhere": sorted({name for name, ip in listens if ip == "::"})}))
 """
@@ -59,6 +61,7 @@ def test_the_cluster_of_one_machine_has_its_own_token_and_no_metrics_port(tmp_pa
     assert "INSIDE" not in found["out"]
     assert "Unauthenticated" in found["err"] or "AuthenticationError" in found["err"]
     assert found["metrics"] == []
+    assert found["idle"] == 0, "a worker without the job's runtime environment, of use to no trial"
     everywhere = ("gcs_server", "raylet", "ray::")  # as docs/security.md has it
     assert all(any(name.startswith(one) for name in found["everywhere"]) for one in everywhere)
     assert not (tmp_path / ".ray/auth_token").exists()
