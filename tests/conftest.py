@@ -30,6 +30,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # limits and parity are those of CPUs; export CUDA_VISIBLE_DEVICES to run on a GPU all the same
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
+# the clusters of the tests start no worker for each CPU as the first driver joins: none of them has
+# a job's runtime environment, so that no trial uses it
+os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
+
 collect_rarely()
 
 # an example may take as long as a busy machine makes it take

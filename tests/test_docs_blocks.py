@@ -276,17 +276,20 @@ RECORD = "docs/results.md"
 RUN = """
 import json, runpy, sys
 from sentune.cli import main
+from sentune.study.planning.connect import connected
 sys.path.insert(0, "jobs")
-for place, words in json.load(sys.stdin):
-    print(f"== {place}:", *words, flush=True)
-    sys.argv, code = words[words[0] == "python" :], 0
-    try:
-        main() if words[0] == "sentune" else runpy.run_path(words[1], run_name="__main__")
-    except SystemExit as ended:
-        code = ended.code or 0
-    sys.stderr.write(f"== {code}: {place}: {' '.join(words)}\\n")
+with connected():
+    for place, words in json.load(sys.stdin):
+        print(f"== {place}:", *words, flush=True)
+        sys.argv, code = words[words[0] == "python" :], 0
+        try:
+            main() if words[0] == "sentune" else runpy.run_path(words[1], run_name="__main__")
+        except SystemExit as ended:
+            code = ended.code or 0
+        sys.stderr.write(f"== {code}: {place}: {' '.join(words)}\\n")
 """
-"""Runs commands one after the other; to import the libraries anew for each would take minutes."""
+"""Runs commands one after the other in one Ray job: to import the libraries anew for each of them,
+here and on the workers, would take minutes."""
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue, SentuneError
+from sentune.lazy_import import collect_rarely
 from sentune.user_code import MODULES, shipped
 
 PACKAGE = Path(__file__).parent
@@ -183,13 +184,15 @@ def runtime_env() -> dict[str, Any]:
     """Return what ``ray.init(runtime_env=...)`` needs so that workers run the driver's code.
 
     Bytecode stays out: it is written while the job starts and would change the package's hash. A
-    worker that was given no GPU sees none, so that two trials do not share one unasked.
+    worker that was given no GPU sees none, so that two trials do not share one unasked. Workers
+    collect garbage rarely while they import.
     """
     own = shipped()
     places = dict.fromkeys(str(path) for path in own.values())
     return {
         "py_modules": [str(PACKAGE), *places],
         "excludes": ["**/__pycache__", "*.pyc"],
+        "worker_process_setup_hook": f"{collect_rarely.__module__}.{collect_rarely.__name__}",
         "env_vars": {HIDE_GPUS: "1", **({MODULES: ",".join(own)} if own else {})},
     }
 

@@ -47,7 +47,7 @@ def errors(
     Exponents are up to the reach R / T, and as many as dimensions are added up. A slope is at most
     1 / T, and an error of an exponent changes it by as much.
     """
-    lower, upper = torch.cat(leaves[::2]), torch.cat(leaves[1::2])
+    lower, upper = torch.cat(leaves[::2]).detach(), torch.cat(leaves[1::2]).detach()
     reach = float((upper.amax(0) - lower.amin(0)).sum()) / temperature
     own = rounding(8, dtype=dtype) + rounding(4, min(reach, LIMITS[torch.float64]))
     return rounding(4, reach, dtype), own * float(weights.abs().sum()) / temperature

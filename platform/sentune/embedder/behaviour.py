@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -82,9 +83,7 @@ def _judged(model: Embedder, task: PairTask) -> dict[str, Any] | None:
         "surplus": surplus(pairs).astype(int).tolist(),
     }
     if isinstance(task, Sts):
-        from scipy.stats import rankdata  # it takes a second to import
-
-        off = np.abs(rankdata(scores) - rankdata(task.scores[rows]))
+        off = np.abs(scipy.stats.rankdata(scores) - scipy.stats.rankdata(task.scores[rows]))
         ordered = np.argsort(off, kind="stable")
         right, wrong = ordered[:SHOWN], ordered[::-1][:SHOWN]
         labels: Sequence[Any] = _short(task.scores[rows])

@@ -18,6 +18,7 @@ from ray.tune import PlacementGroupFactory
 from sentune.launchers.control_actor import listening
 from sentune.launchers.launch import Launch
 from sentune.launchers.run_trial import guarded
+from sentune.lazy_import import collect_as_usual
 from sentune.training.group import Group
 from sentune.training.memory import free, settle, use_threads
 
@@ -34,6 +35,7 @@ def inline_trainable(launch: Launch) -> Callable[[dict[str, Any]], None]:
     def trial(config: dict[str, Any]) -> None:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = UNWIND_SECONDS
         use_threads(max(1, int(launch.cpus)))
+        collect_as_usual()
         settle()
         spec, group, control = config["spec"].value, Group.single(), launch.control.actor
         try:

@@ -43,6 +43,7 @@ from sentune.launchers.launch import Launch, OpaqueValue
 from sentune.launchers.ray_train_internals import PlacedTrainer
 from sentune.launchers.run_trial import run_trial
 from sentune.launchers.trial_report import Report
+from sentune.lazy_import import collect_as_usual
 from sentune.training.group import Group
 from sentune.training.trial import TrialSpec
 
@@ -146,6 +147,7 @@ def _work(given: dict[str, Any]) -> None:
         ray.get(control.enter.remote(spec.trial, this))
         require_code(launch.code)
         torch.set_num_threads(max(1, int(launch.cpus)))
+        collect_as_usual()
         _train(launch, spec, group)
     except Exception as error:
         if not passes(error):

@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import scipy
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -270,15 +272,17 @@ def top_component(vectors: Tensor) -> Tensor:
     Raises:
         TrialFailed: the vectors are all zero, or one is not finite.
     """
-    from scipy.sparse.linalg import LinearOperator, eigsh  # half a second that others do without
-
     matrix = vectors.double().cpu().numpy()
     if not matrix.any() or not np.isfinite(matrix).all():
         raise TrialFailed("no component can be found: the vectors are all zero or not finite")
-    size = matrix.shape[1]
-    gram = LinearOperator((size, size), matvec=lambda v: matrix.T @ (matrix @ v), dtype=np.float64)
+    size, linalg = matrix.shape[1], scipy.sparse.linalg
+
+    def gram(v: NDArray[np.float64]) -> NDArray[np.float64]:
+        return matrix.T @ (matrix @ v)
+
+    operator = linalg.LinearOperator((size, size), matvec=gram, dtype=np.float64)
     start = matrix[matrix.any(axis=1)][0]  # a fixed start: the same vectors give the same bits
-    _, found = eigsh(gram, k=1, v0=start)
+    _, found = linalg.eigsh(operator, k=1, v0=start)
     return torch.from_numpy(found[:, 0]).to(vectors)
 
 

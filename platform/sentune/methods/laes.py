@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.sparse import csr_array
 
 from sentune.encoders.words import WordRows, WordTable
 from sentune.errors import InvalidValue
@@ -249,7 +249,9 @@ class SentenceBatch:
         order = np.argsort(-rows.lengths, kind="stable")
         shares = np.repeat(1 / np.maximum(rows.lengths, 1), rows.lengths)
         shape = (len(rows), len(vectors))
-        means = np.asarray(csr_array((shares, rows.ids, rows.offsets), shape=shape) @ vectors)
+        means = np.asarray(
+            scipy.sparse.csr_array((shares, rows.ids, rows.offsets), shape=shape) @ vectors
+        )
         first, lengths = rows.offsets[:-1][order], rows.lengths[order]
         return cls(vectors, rows.ids, first, lengths, order, means[order])
 

@@ -25,9 +25,8 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import eigh, svd
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from sentune.corpora.schema import Reducer
 from sentune.encoders.words import WordRows, WordTable
@@ -294,7 +293,9 @@ def of_gram(gram: Gram, largest: int, solver: Solver = "auto", device: str = "cp
         values, U = values[-largest:], U[:, -largest:]
     else:
         span = (gram.size - largest, gram.size - 1)
-        values, U = eigh(gram.lower(), overwrite_a=True, check_finite=False, subset_by_index=span)
+        values, U = scipy.linalg.eigh(
+            gram.lower(), overwrite_a=True, check_finite=False, subset_by_index=span
+        )
     # A Gram matrix holds squares: what lies below this of an eigenvalue is its rounding.
     _enough(largest, int(np.sum(values > values.max() * gram.size * np.finfo(float).eps)))
     return _spectrum(values, U, lambda x: gram @ x)
@@ -307,7 +308,7 @@ def of_data(xi: Floats, largest: int) -> Spectrum:
         TrialFailed: the sentences span fewer units.
     """
     _enough(largest, min(xi.shape))
-    _, sigma, Ut = svd(xi, full_matrices=False)
+    _, sigma, Ut = scipy.linalg.svd(xi, full_matrices=False)
     _enough(largest, int(np.sum(sigma > sigma[0] * max(xi.shape) * np.finfo(float).eps)))
     return _spectrum(sigma[:largest] ** 2, Ut[:largest].T, lambda x: xi.T @ (xi @ x))
 
@@ -320,11 +321,12 @@ def _lanczos_is_faster(size: int, largest: int, device: str = "cpu") -> bool:
 
 def _lanczos(gram: Gram, largest: int) -> tuple[Floats, Floats]:
     """ARPACK from a fixed start, so that the same statistics give the same bits."""
-    matrix = LinearOperator((gram.size, gram.size), matvec=gram.__matmul__, dtype=np.float64)
+    linalg = scipy.sparse.linalg
+    matrix = linalg.LinearOperator((gram.size, gram.size), matvec=gram.__matmul__, dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(gram.size)
     try:
-        values, U = eigsh(matrix, k=largest, v0=start)
-    except ArpackNoConvergence as error:
+        values, U = linalg.eigsh(matrix, k=largest, v0=start)
+    except linalg.ArpackNoConvergence as error:
         found = len(error.eigenvalues)
         reason = f"Lanczos found {found} of {largest} units; set solver to exact"
         raise TrialFailed(reason) from error

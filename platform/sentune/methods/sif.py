@@ -20,9 +20,9 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.sparse import csr_array
 
 from sentune.corpora.schema import Reducer
 from sentune.encoders.words import WordRows, WordTable
@@ -104,7 +104,7 @@ class Averages:
 
         def summed(weights: Floats, values: Floats) -> Floats:
             shape = (len(rows), len(used))
-            sums = csr_array((weights, place, rows.offsets), shape=shape)
+            sums = scipy.sparse.csr_array((weights, place, rows.offsets), shape=shape)
             return np.asarray(sums @ values)
 
         total = summed(self.weights[rows.ids], vectors)

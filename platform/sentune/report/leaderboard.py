@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pandas as pd
+import scipy
 
 from sentune.errors import InvalidValue
 from sentune.report.blocks import Cell, Row, Section, StudyReport, Table, Text, metric_cell
@@ -93,9 +94,7 @@ def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Return the p value of a difference of means; NaN where one side has a single value."""
     if min(len(ours), len(theirs)) < 2:
         return math.nan
-    from scipy import stats  # takes a second
-
-    return float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
+    return float(scipy.stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
 
 
 def leaderboard_table(views: Sequence[View], metric: str | None = None) -> Table:

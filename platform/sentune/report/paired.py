@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 HITS_FILE = "test_hits.json"
@@ -37,11 +38,9 @@ class PairedTest:
     @classmethod
     def of(cls, model: Hits, other: Hits) -> PairedTest:
         """Compare two lists of N hits."""
-        from scipy.stats import binomtest  # it takes a second to import
-
         each = model - other
         better, worse = int((each > 0).sum()), int((each < 0).sum())
-        p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
+        p = float(scipy.stats.binomtest(better, better + worse).pvalue) if better + worse else 1.0
         error = float(each.std(ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else 0.0
         return cls(float(each.mean()), error, better, worse, len(each), p)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
-from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
@@ -68,7 +67,8 @@ def figures_of(study: optuna.Study, metrics: Sequence[str]) -> dict[str, Callabl
     """
     names = [safe(metric) for metric in metrics]
     shown: dict[str, Any] = {"target_name": names[0]}
-    weighed = {**shown, "evaluator": PedAnovaImportanceEvaluator()}  # Watanabe et al. 2023
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator()  # Watanabe et al. 2023
+    weighed = {**shown, "evaluator": evaluator}
     if len(metrics) > 1:  # importance is that for good trials, those of the least values
         sign = -1.0 if study.directions[0] is StudyDirection.MAXIMIZE else 1.0
         shown["target"] = lambda trial: trial.values[0]

@@ -6,6 +6,7 @@ Legend: V = variants of a model, N = pairs.
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -109,8 +110,7 @@ def correlations(similarities: Floats, scores: Floats, metric: str) -> Floats:
     """
     rows = np.asarray(similarities, dtype=np.float64)
     if metric == "spearman":
-        from scipy.stats import rankdata  # it takes a second to import
-
+        rankdata = scipy.stats.rankdata
         rows, scores = rankdata(rows, axis=1), rankdata(scores)
     found: Floats = np.clip(_unit(rows) @ _unit(scores[None])[0], -1, 1)
     return found

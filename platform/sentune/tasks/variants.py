@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -73,11 +74,11 @@ def standard_error(similarities: Floats, scores: Floats, metric: str) -> float:
 
     A method that is fitted in closed form has no seeds to vary; its error bar is that of the data.
     """
-    from scipy.stats import bootstrap, rankdata  # it takes a second to import
 
     def statistic(x: Floats, y: Floats, axis: int) -> Floats:
         if metric == "spearman":
-            x, y = rankdata(x, axis=axis), rankdata(y, axis=axis)
+            rank = partial(scipy.stats.rankdata, axis=axis)
+            x, y = rank(x), rank(y)
         x = x - x.mean(axis=axis, keepdims=True)
         y = y - y.mean(axis=axis, keepdims=True)
         norms = np.linalg.norm(x, axis=axis) * np.linalg.norm(y, axis=axis)
@@ -85,7 +86,7 @@ def standard_error(similarities: Floats, scores: Floats, metric: str) -> float:
         found: Floats = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
         return found
 
-    found = bootstrap(
+    found = scipy.stats.bootstrap(
         (similarities, scores),
         statistic,
         paired=True,

@@ -13,10 +13,9 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
-from scipy import sparse
-from scipy.sparse.linalg import svds
 
 from sentune.encoders.words.table import WordTable, tokenise
 from sentune.encoders.words.whole import save_whole
@@ -135,36 +134,36 @@ def _write(tokens: _Tokens, options: PpmiSpec, spec: str, fingerprint: str, draf
 
 def _pairs(
     rows: NDArray[np.int32], tokens: _Tokens, options: PpmiSpec, size: int
-) -> sparse.csr_matrix:
+) -> scipy.sparse.csr_matrix:
     """Return [W, W] how often two words stand within the window of each other, in one sentence.
 
     A rare word (-1) keeps its place, so that others do not move closer.
     """
     sentences = np.repeat(np.arange(len(tokens.lengths)), tokens.lengths)
-    total = sparse.csr_matrix((size, size))
+    total = scipy.sparse.csr_matrix((size, size))
     for distance in range(1, options.window + 1):
         left, right = rows[:-distance], rows[distance:]
         there = (sentences[:-distance] == sentences[distance:]) & (left >= 0) & (right >= 0)
         ones = np.ones(int(there.sum()))
-        found = sparse.csr_matrix((ones, (left[there], right[there])), shape=(size, size))
+        found = scipy.sparse.csr_matrix((ones, (left[there], right[there])), shape=(size, size))
         total = total + found + found.T
     return total
 
 
-def _ppmi(pairs: sparse.csr_matrix) -> sparse.csr_matrix:
+def _ppmi(pairs: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:
     """Return [W, W] positive pointwise mutual information of symmetric counts of pairs."""
     sums = np.asarray(pairs.sum(axis=1)).ravel()
     matrix = pairs.tocoo()
     information = np.log(matrix.data * sums.sum() / (sums[matrix.row] * sums[matrix.col]))
     positive = information > 0
     places = (matrix.row[positive], matrix.col[positive])
-    return sparse.csr_matrix((information[positive], places), shape=pairs.shape)
+    return scipy.sparse.csr_matrix((information[positive], places), shape=pairs.shape)
 
 
-def _decompose(matrix: sparse.csr_matrix, options: PpmiSpec) -> NDArray[np.float32]:
+def _decompose(matrix: scipy.sparse.csr_matrix, options: PpmiSpec) -> NDArray[np.float32]:
     """Return [W, n] U S^0.5, strongest dimension first, the largest entry of each one positive."""
     start = np.random.default_rng(options.seed).standard_normal(matrix.shape[0])
-    left, strengths, _ = svds(matrix, k=options.width, v0=start)
+    left, strengths, _ = scipy.sparse.linalg.svds(matrix, k=options.width, v0=start)
     order = np.argsort(-strengths)
     left, strengths = left[:, order], strengths[order]
     largest = left[np.abs(left).argmax(axis=0), np.arange(options.width)]

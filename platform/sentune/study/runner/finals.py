@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import optuna
+import scipy
 from optuna.trial import TrialState as Stored
 
 from sentune.records import FinalistRecord, TrialRecord
@@ -215,9 +216,7 @@ def compare(finalists: Sequence[FinalistRecord], objective: Objective) -> Compar
         same = "neither is better" if equal else "no seed changes the difference"
         over = f"on each of {len(seeds)} seeds: {same}."
     else:
-        from scipy import stats  # takes a second
-
-        test = stats.ttest_1samp(apart, 0.0)
+        test = scipy.stats.ttest_1samp(apart, 0.0)
         low, high = interval = [float(end) for end in test.confidence_interval(LEVEL)]
         p = float(test.pvalue)
         noise = "within noise; either may be better"

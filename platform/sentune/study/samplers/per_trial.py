@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import optuna
+import scipy
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
@@ -163,11 +164,11 @@ class Sobol:
         self._space, self._seed = space, seed
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
-        from scipy.stats import qmc
-
         if not self._space.settings:
             return Draw(point={})
-        sequence = qmc.Sobol(len(self._space.settings), scramble=True, rng=derived_seed(self._seed))
+        sequence = scipy.stats.qmc.Sobol(
+            len(self._space.settings), scramble=True, rng=derived_seed(self._seed)
+        )
         if number:  # scipy cannot go forward by nothing
             sequence.fast_forward(number)
         places = dict(zip(self._space.settings, sequence.random(1)[0], strict=True))
