@@ -64,7 +64,7 @@ def undone(made: InvertibleDecoder, x: Tensor) -> float:
         (Coupling.forward, Coupling.inverse, layers),
         (Coupling.inverse, Coupling.forward, layers[::-1]),
     ):
-        y, grown, size = x, 1.0, float(x.abs().max())
+        y, grown, size = x, 1.0, float(x.detach().abs().max())
         for layer in order:
             y = there(layer, y).detach()
             slopes = [jacobian(partial(back, layer), row).abs().sum(1).max() for row in y]
