@@ -47,7 +47,9 @@ def start(folder: Path, study: str) -> tuple[float, Counter[str]]:
     began = time.monotonic()
     with (folder / "log").open("w") as log:
         job = psutil.Popen(command, env=os.environ | own, stdout=log, stderr=log)
-    while not noted.exists() and job.poll() is None:
+    while not noted.exists():
+        if job.poll() is not None:
+            raise SystemExit((folder / "log").read_text())
         time.sleep(0.005)
     seconds, spent = time.monotonic() - began, Counter({"driver": cpu(job)})
     for process in job.children(recursive=True):

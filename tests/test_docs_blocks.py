@@ -288,8 +288,8 @@ with connected():
             code = ended.code or 0
         sys.stderr.write(f"== {code}: {place}: {' '.join(words)}\\n")
 """
-"""Runs commands one after the other in one Ray job: to import the libraries anew for each of them,
-here and on the workers, would take minutes."""
+"""Runs commands one after the other in one process and one Ray job: to import the libraries and to
+join the cluster anew for each of them would take minutes."""
 
 
 @pytest.fixture(scope="module")
