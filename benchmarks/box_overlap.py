@@ -40,22 +40,26 @@ def box_embeddings_table(z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, T: floa
     return bessel_volume_approx(both, volume_temperature=T, intersection_temperature=T)
 
 
-def untied_broadcast(z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, T: float) -> Tensor:
-    """The broadcast with half the temperature for the volume."""
+def untied_broadcast(
+    z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, T: float, T_v: float
+) -> Tensor:
+    """The broadcast with a temperature of its own for the volume."""
     z = T * torch.logaddexp(z1[:, None] / T, z2[None] / T)
     Z = -T * torch.logaddexp(-Z1[:, None] / T, -Z2[None] / T)
-    return torch.log(F.softplus(Z - z - 2 * EULER_GAMMA * T, beta=2 / T) + 1e-23).sum(-1)
+    return torch.log(F.softplus(Z - z - 2 * EULER_GAMMA * T, beta=1 / T_v) + 1e-23).sum(-1)
 
 
-def our_untied_table(z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, T: float) -> Tensor:
-    return Boxes(T, T / 2).log_overlap_table(Corners(z1, Z1), Corners(z2, Z2))
+def our_untied_table(
+    z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, T: float, T_v: float
+) -> Tensor:
+    return Boxes(T, T_v).log_overlap_table(Corners(z1, Z1), Corners(z2, Z2))
 
 
 def our_table(z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, T: float) -> Tensor:
     return Boxes(T).log_overlap_table(Corners(z1, Z1), Corners(z2, Z2))
 
 
-def work(table: object, batch: int, width: int, temperature: float) -> Work:
+def work(table: object, batch: int, width: int, *temperatures: float) -> Work:
     """Boxes with sides of 1 to 3, as trained ones have, centres half a unit apart."""
     torch.manual_seed(0)
     leaves = []
@@ -68,7 +72,7 @@ def work(table: object, batch: int, width: int, temperature: float) -> Work:
     def forward_and_backward() -> None:
         for leaf in leaves:
             leaf.grad = None
-        table(*leaves, temperature).mean().backward()  # type: ignore[operator]
+        table(*leaves, *temperatures).mean().backward()  # type: ignore[operator]
 
     return forward_and_backward
 
@@ -78,6 +82,9 @@ WAYS = {
     "box-embeddings 0.1.0": box_embeddings_table,
     "sentune": our_table,
 }
+UNTIED = {"B x B x d broadcast": untied_broadcast, "sentune": our_untied_table}
+RATIOS = (2.0, 1.5)
+"""Of the intersection's temperature to the volume's."""
 
 
 def main() -> None:
@@ -88,20 +95,19 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--repeats", type=int, default=3)
     o = options.parse_args()
+    title = f"Box overlap table, forward and backward, B = {o.batch}, d = {o.dimensions}, T = "
     for temperature in o.temperatures:
-        size = (o.batch, o.dimensions, temperature)
-        rows = [
-            (name, measure(partial(work, way, *size), repeats=o.repeats, threads=o.threads))
-            for name, way in WAYS.items()
-        ]
-        untied = {"broadcast, T_v = T/2": untied_broadcast, "sentune, T_v = T/2": our_untied_table}
-        apart = [
-            (name, measure(partial(work, way, *size), repeats=o.repeats, threads=o.threads))
-            for name, way in untied.items()
-        ]
-        title = "Box overlap table, forward and backward, B = {}, d = {}, T = {}, float32"
-        for measured in (rows, apart):
-            report(title.format(*size), measured, o.threads)
+        cases = [(WAYS, (temperature,), f"{temperature:g}")]
+        for ratio in RATIOS:
+            T_v = temperature / ratio
+            cases.append((UNTIED, (temperature, T_v), f"{temperature:g}, T_v = {T_v:.2g}"))
+        for ways, temperatures, named in cases:
+            size = (o.batch, o.dimensions, *temperatures)
+            rows = [
+                (name, measure(partial(work, way, *size), repeats=o.repeats, threads=o.threads))
+                for name, way in ways.items()
+            ]
+            report(f"{title}{named}, float32", rows, o.threads)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def measure(make: Callable[[], Work], *, repeats: int = 5, threads: int = 1) -> 
         return receiver.recv()
     except EOFError:
         process.join()
-        raise RuntimeError(f"{make.__name__} ended with exit code {process.exitcode}") from None
+        raise RuntimeError(f"{make} ended with exit code {process.exitcode}") from None
     finally:
         process.join()
 

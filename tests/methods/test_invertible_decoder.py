@@ -121,7 +121,9 @@ def test_inverse_and_decoder_undo_each_other(layers: int, dtype: torch.dtype) ->
 
     def error(made: InvertibleDecoder, x: Tensor) -> float:
         """A row of an orthonormal W has length 1, and at most 20 numbers."""
-        return 20**0.5 * undone(made, x) + rounding(2 * 20, 20**0.5 * float(x.abs().max()), dtype)
+        return 20**0.5 * undone(made, x) + rounding(
+            2 * 20, 20**0.5 * float(x.detach().abs().max()), dtype
+        )
 
     back = square.inverse(square(z))
     assert (back - z).abs().max() < error(square, square.projection(z))

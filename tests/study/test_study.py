@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import signal
 import subprocess
@@ -207,24 +206,6 @@ def test_actors_are_used_again_do_not_leak_and_retire(tmp_path: Path):
     assert pids[0] != pids[3]
     pages = [record.metrics["toy/pages"] for record in outcome.trials]
     assert (pages[2] - pages[1]) * 4096 < 20e6, "a trial's 40 MB went back before the next"
-
-
-@pytest.mark.cluster
-@pytest.mark.usefixtures("cluster")
-def test_workers_collect_garbage_rarely_until_they_train(tmp_path: Path):
-    def noting(spec: TrialSpec, group: Group) -> Iterator[Progress]:
-        for progress in toys.toy(spec, group):
-            metrics = {**progress.metrics, "toy/threshold": gc.get_threshold()[0]}
-            yield replace(progress, metrics=metrics)
-
-    (record,) = study(tmp_path, noting, trials=1).trials
-    usual = subprocess.run(
-        [sys.executable, "-c", "import gc; print(gc.get_threshold()[0])"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert record.metrics["toy/threshold"] == int(usual.stdout)
-    importing = ray.remote(num_cpus=1)(lambda: gc.get_threshold()[0])
-    assert ray.get(importing.remote()) > 10 * int(usual.stdout)
 
 
 @pytest.mark.cluster

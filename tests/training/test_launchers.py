@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -56,9 +59,14 @@ def make_program() -> Program:
                 raise ValueError("eight is too much")
             shares = torch.tensor([x / group.world_size], dtype=torch.float64)
             mean = float(group.all_reduce_sum(shares))
+            metrics = {
+                OBJECTIVE: examples / 1000 - mean,
+                "toy/workers": group.world_size,
+                "toy/collects_after": gc.get_threshold()[0],
+            }
             yield Progress(
                 examples=examples,
-                metrics={OBJECTIVE: examples / 1000 - mean, "toy/workers": group.world_size},
+                metrics=metrics,
                 final=examples == spec.max_examples,
                 save=lambda folder: None,
             )
@@ -92,10 +100,13 @@ def cluster() -> Iterator[None]:
 @pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
 def test_a_group_of_two_gives_what_one_process_gives_and_leaves_its_cpus(tmp_path: Path):
-    """Each trial takes both CPUs: one that was stopped and kept them would block the next."""
+    """Each trial takes both CPUs: one that was stopped and kept them would block the next. Workers
+    collect garbage rarely while they import, and as often as Python does while they train."""
     inline = study(tmp_path / "inline", launcher="inline")
     train = study(tmp_path / "train", launcher="train", workers=2)
 
+    threshold = [sys.executable, "-c", "import gc; print(gc.get_threshold()[0])"]
+    usual = int(subprocess.run(threshold, capture_output=True, text=True, check=True).stdout)
     states = [TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAILED]
     for outcome, workers in ((inline, 1), (train, 2)):
         ends = [(record.state, record.reason) for record in outcome.trials]
@@ -106,12 +117,15 @@ def test_a_group_of_two_gives_what_one_process_gives_and_leaves_its_cpus(tmp_pat
         where = " (on rank 1 of 2)" if workers == 2 else ""
         assert broken.reason == f"ValueError: eight is too much{where}"
         assert complete.metrics["toy/workers"] == workers
+        assert complete.metrics["toy/collects_after"] == usual
     for one, other in zip(inline.trials, train.trials, strict=True):
         assert one.metrics.get(OBJECTIVE) == other.metrics.get(OBJECTIVE)
         assert one.reason in other.reason
     assert (tmp_path / "train" / "toy" / "trials" / "died-0000").exists(), "a worker did die"
     assert [note for note in train.trials[0].notes if "the process of rank 1 died" in note]
     assert ray.available_resources().get("CPU") == 2
+    importing = ray.remote(num_cpus=1)(lambda: gc.get_threshold()[0])
+    assert ray.get(importing.remote()) > 10 * usual
 
 
 def paced() -> Program:

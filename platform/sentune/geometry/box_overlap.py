@@ -7,13 +7,12 @@ boxes share, the intersection of boxes i and j has
     (Z - z)/T - 2 gamma = log u,   u = 1 / ((a_i + a_j)(b_i + b_j)),   softplus(log u) = log1p(u)
 
 so a pair costs two additions, a product, a division and one log1p. With a volume temperature T_v
-of its own the softplus is log1p(u^(T/T_v)): a power more. The backward pass is written
-out and computes all that again: nothing of size N x M x d is ever kept.
+of its own it is softplus((T/T_v) log u): two logarithms and an exponential more. The backward pass
+is written out and computes all that again: nothing of size N x M x d is ever kept.
 
 What limits it is R = max Z - min z of a dimension, over the boxes of both sides: float32 holds to
-R = 85 T, float64 to 700 T, times T_v/T where T_v is the smaller one. Each dimension takes the
-narrowest type that holds it, and the direct form (two smooth maxima and a log-softplus per pair)
-beyond. Legend: N, M = boxes, d = dimensions.
+R = 85 T, float64 to 700 T. Each dimension takes the narrowest type that holds it, and the direct
+form (two smooth maxima and a log-softplus per pair) beyond. Legend: N, M = boxes, d = dimensions.
 """
 
 from __future__ import annotations
@@ -27,7 +26,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from sentune.geometry.chunks import rows_at_once, table_by_rows
-from sentune.geometry.corners import EULER_GAMMA, Corners, gumbel_intersection, log_volume
+from sentune.geometry.corners import (
+    EULER_GAMMA,
+    Corners,
+    gumbel_intersection,
+    log_softplus,
+    log_softplus_slope,
+    log_volume,
+)
 
 # Largest R/T: the product P = (a_i + a_j)(b_i + b_j) lies within e^(+-(R/T + 2.6)), and the type's
 # normal numbers within e^(+-87.3) and e^(+-708).
@@ -47,8 +53,7 @@ def log_overlap_table(
     """
     if not len(first.lower) or not len(second.lower):
         return direct_overlap_table(first, second, temperatures, chunk)
-    steeper = max(1.0, temperatures[0] / temperatures[1])
-    spread = (_spread(first, second) / temperatures[0] + MARGIN) * steeper - MARGIN
+    spread = _spread(first, second) / temperatures[0]
     table: Tensor | None = None
     for dtype, dimensions in _by_type(spread, first.lower.dtype).items():
         reach = float(spread[dimensions].max())
@@ -106,7 +111,7 @@ def _take(box: Corners, dimensions: list[int]) -> Corners:
 
 
 class _Overlap(torch.autograd.Function):
-    """Sum over dimensions of log(T_v log1p(u^(T/T_v))), and its gradient by the corners."""
+    """Sum over dimensions of log(T_v softplus((T/T_v) log u)), and its gradient by the corners."""
 
     @staticmethod
     def forward(
@@ -125,6 +130,7 @@ class _Overlap(torch.autograd.Function):
         corners = (lower_1, upper_1, lower_2, upper_2)
         a_1, b_1, a_2, b_2 = _exponentials(corners, temperatures[0], dtype)
         width, count, columns = len(a_1), a_1.shape[1], a_2.shape[1]
+        steepness = temperatures[0] / temperatures[1]
         constant = width * math.log(temperatures[1])
         table = torch.full((count, columns), constant, dtype=lower_1.dtype, device=lower_1.device)
         # Several values of log1p(u) are multiplied before one logarithm, as many as cannot leave
@@ -137,21 +143,23 @@ class _Overlap(torch.autograd.Function):
                 g = slice(k, k + group)
                 product = a_1[g, part, None] + a_2[g, None, :]
                 product *= b_1[g, part, None] + b_2[g, None, :]
-                _power(product, temperatures)
-                table[part] += product.reciprocal_().log1p_().prod(0).log_()
+                if steepness == 1:
+                    table[part] += product.reciprocal_().log1p_().prod(0).log_()
+                else:
+                    table[part] += log_softplus(product.log_().mul_(-steepness)).sum(0)
         return table
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """With v = u^(T/T_v), P = 1/v: d log log1p(v) / d log v = 1 / ((1 + P) log1p(1/P)), which
-        is in (0, 1]; d log v / dZ_i = a_i / (a_i + a_j) / T_v and d log v / dz_i = -b_i / (b_i +
-        b_j) / T_v.
+        """With P = 1/u and x = -(T/T_v) log P: d log softplus(x) / dx = sigmoid(x) / softplus(x),
+        which is 1 / ((1 + P) log1p(1/P)) where T = T_v and in (0, 1] always; dx / dZ_i = a_i / (a_i
+        + a_j) / T_v and dx / dz_i = -b_i / (b_i + b_j) / T_v.
         """
         corners = ctx.saved_tensors
         a_1, b_1, a_2, b_2 = _exponentials(corners, ctx.temperatures[0], ctx.dtype)
         of_a_1, of_b_1, of_a_2, of_b_2 = (torch.zeros_like(t) for t in (a_1, b_1, a_2, b_2))
-        gradient = gradient.to(ctx.dtype)
+        gradient, steepness = gradient.to(ctx.dtype), ctx.temperatures[0] / ctx.temperatures[1]
         group, rows = _tile(LARGEST_GROUP, ctx.chunk, a_2.shape[1])
         for start in range(0, a_1.shape[1], rows):
             part = slice(start, start + rows)
@@ -159,9 +167,12 @@ class _Overlap(torch.autograd.Function):
                 g = slice(k, k + group)
                 a = a_1[g, part, None] + a_2[g, None, :]
                 b = b_1[g, part, None] + b_2[g, None, :]
-                product = _power(a * b, ctx.temperatures)
-                slope = product.reciprocal().log1p_().mul_(product.add_(1))
-                slope = torch.div(gradient[part], slope, out=slope)
+                product = a * b
+                if steepness == 1:
+                    slope = product.reciprocal().log1p_().mul_(product.add_(1))
+                    slope = torch.div(gradient[part], slope, out=slope)
+                else:
+                    slope = log_softplus_slope(product.log_().mul_(-steepness)).mul_(gradient[part])
                 torch.div(slope, a, out=a)
                 torch.div(slope, b, out=b)
                 of_a_1[g, part], of_b_1[g, part] = a.sum(2), b.sum(2)
@@ -170,12 +181,6 @@ class _Overlap(torch.autograd.Function):
         grads = (-b_1 * of_b_1, a_1 * of_a_1, -b_2 * of_b_2, a_2 * of_a_2)
         scaled = ((g.T / ctx.temperatures[1]).to(corners[0].dtype) for g in grads)
         return *scaled, None, None, None, None
-
-
-def _power(product: Tensor, temperatures: tuple[float, float]) -> Tensor:
-    """Raise to T/T_v in place, where it is not 1."""
-    ratio = temperatures[0] / temperatures[1]
-    return product if ratio == 1 else product.log_().mul_(ratio).exp_()
 
 
 def _tile(group: int, chunk: int, columns: int) -> tuple[int, int]:

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
 EULER_GAMMA = 0.57721566490153286061
-# Below, u = e^x is under 1e-13 and log(log1p(u)) = x - u/2 to the last bit of a double.
-ASYMPTOTE = -30.0
+# Below, u = e^x is under 1e-34, still a normal float32, and log(log1p(u)) is x to the last bit.
+ASYMPTOTE = -80.0
 
 
 class Corners(NamedTuple):
@@ -78,18 +77,26 @@ def log_softplus(x: Tensor) -> Tensor:
     return apply(x)
 
 
+def log_softplus_slope(x: Tensor) -> Tensor:
+    """Derivative of ``log_softplus``, elementwise: sigmoid(x) / softplus(x), in [0, 1]."""
+    x = x.clamp(min=ASYMPTOTE)
+    return x.sigmoid().div_(_softplus(x))
+
+
 class _LogSoftplus(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        # logaddexp(x, 0), because torch's softplus is the identity above 20: an error of 1e-10.
-        exact = torch.logaddexp(x, x.new_zeros(())).log_()
-        value = torch.where(x < ASYMPTOTE, x - 0.5 * x.clamp(max=0).exp(), exact)
-        ctx.save_for_backward(x, value)
-        return value
+        ctx.save_for_backward(x)
+        beyond = (x - ASYMPTOTE).clamp_(max=0)
+        return _softplus(x.clamp(min=ASYMPTOTE)).log_().add_(beyond)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        """sigmoid(x) / softplus(x), as an exponential of a difference that cannot overflow."""
-        x, value = ctx.saved_tensors
-        return F.logsigmoid(x).sub_(value).exp_().mul_(gradient)
+        (x,) = ctx.saved_tensors
+        return log_softplus_slope(x).mul_(gradient)
+
+
+def _softplus(x: Tensor) -> Tensor:
+    """log(1 + e^x), elementwise; torch's is the identity above 20, an error of 1e-10."""
+    return x.abs().neg_().exp_().log1p_().add_(x.clamp(min=0))
