@@ -8,10 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
-from sentune.encoders import TextEncoder, length_sorted_chunks, load, load_tokenizer, prepare
+from sentune.encoders import (
+    TextEncoder,
+    even_shares,
+    length_sorted_chunks,
+    load,
+    load_tokenizer,
+    prepare,
+)
 from sentune.encoders.tokenizing import pad
 from sentune.errors import InvalidValue
 
@@ -137,6 +146,22 @@ class TestPadding:
     def test_nothing_gives_no_chunk(self) -> None:
         chunks, restore = length_sorted_chunks([], 4, 0)
         assert (chunks, restore.tolist()) == ([], [])
+
+    @given(lengths=st.lists(st.integers(1, 500), min_size=5), count=st.integers(1, 5))
+    def test_shares_have_as_many_tokens_and_none_is_empty(
+        self, lengths: list[int], count: int
+    ) -> None:
+        order, sizes = even_shares([np.zeros(n, np.int32) for n in lengths], count)
+        ordered = [lengths[at] for at in order]
+        assert ordered == sorted(lengths, reverse=True)
+        assert sorted(order) == list(range(len(lengths)))
+        assert min(sizes) > 0
+        assert sum(sizes) == len(lengths)
+        tokens, most = np.cumsum([0, *ordered]), len(lengths) - count
+        for share, end in enumerate(np.cumsum(sizes)[:-1], 1):
+            even = sum(lengths) * share / count
+            assert tokens[end] <= even or end == share, "another sentence would not fit"
+            assert tokens[end + 1] >= even or end == most + share
 
 
 def test_minilm_from_disk_gives_known_neighbours(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from sentune.encoders import TextEncoder, prepare
 from sentune.methods import find
 from sentune.training.group import Group
 from sentune.training.recipes import build, recipe_of
+from sentune.training.recipes.base import Rows
 from sentune.training.recipes.sentences import SentenceBackward
 from sentune.training.settings import split
 
@@ -34,10 +35,10 @@ def corpus(name: str) -> str:
     return f"snli:{data}/snli/snli_1.0_train_first100k.jsonl.gz?premises=0:40"
 
 
-def step(
+def prepared(
     name: str, method: str, folder: Path, group: Group, micro: int | None = None
-) -> tuple[Tensor, Tensor, int]:
-    """Loss, gradients [P] and encoded sentences of a batch: SNLI's duplicates, or rows twice."""
+) -> tuple[SentenceBackward, dict[str, Rows]]:
+    """A method's backward pass, and a batch: SNLI's duplicates, or rows twice."""
     kind = find(method)
     found = read(corpus(name), kind.kind)
     texts = [text for column in found.table.itercolumns() for text in column.to_pylist()]
@@ -53,9 +54,18 @@ def step(
         columns = {
             k: [r for r in rows[: ROWS // 2] for _ in range(2)] for k, rows in columns.items()
         }
+    return backward, columns
+
+
+def step(
+    name: str, method: str, folder: Path, group: Group, micro: int | None = None
+) -> tuple[Tensor, Tensor, int]:
+    """Loss, gradients [P] and encoded sentences of a batch."""
+    backward, columns = prepared(name, method, folder, group, micro)
+    trained = backward.method
     group.streams.start(1)
     loss = backward(columns)
-    parts, _ = backward._parts(columns, ROWS)
+    parts = backward._divide(columns, ROWS).parts
     grads = [p.grad for p in trained.parameters() if p.grad is not None]
     assert not any(grad.is_sparse for grad in grads)
     return loss, torch.cat([g.flatten() for g in grads]), sum(len(p.chunk.input_ids) for p in parts)
@@ -84,3 +94,29 @@ def test_unsupervised_simcse_encodes_each_sentence_twice(tmp_path: Path) -> None
     loss, _, sentences = step("builtin", "simcse-unsupervised", tmp_path, Group.single("cpu"))
     assert sentences == 2 * ROWS
     assert loss > 0
+
+
+@pytest.mark.parametrize("name", ["builtin", "snli"])
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_share_the_tokens_of_a_batch_evenly(
+    name: str, workers: int, tmp_path: Path
+) -> None:
+    backward, columns = prepared(name, "gumbel", tmp_path, Group.single("cpu"))
+
+    def work(rank: int, of: int) -> tuple[list[tuple[int, ...]], int, list[int]]:
+        """A worker's sentences, its padded tokens, and how many sentences each worker has."""
+        backward._group = Group(rank, of, "cpu")
+        parts, sizes, places = backward._divide(columns, ROWS)
+        assert len(places) == 3 * len(range(ROWS)[backward._group.slice(ROWS)])
+        chunks = [part.chunk for part in parts]
+        pairs = [pair for chunk in chunks for pair in zip(*chunk, strict=True)]
+        rows = [tuple(row[mask.bool()].tolist()) for row, mask in pairs]
+        return rows, sum(chunk.input_ids.numel() for chunk in chunks), sizes
+
+    whole, padded, _ = work(0, 1)
+    shares = [work(rank, workers) for rank in range(workers)]
+    assert [row for rows, _, _ in shares for row in rows] == whole
+    assert [len(rows) for rows, _, _ in shares] == shares[0][2] == shares[-1][2]
+    tokens = [sum(map(len, rows)) for rows, _, _ in shares]
+    assert max(tokens) - min(tokens) <= 2 * max(map(len, whole))
+    assert sum(numbers for _, numbers, _ in shares) <= 1.1 * padded

@@ -1,4 +1,5 @@
-"""Dropout draws the same masks in groups of any size that cut the batch into as many shards."""
+"""A step of a group of any size is one worker's: with dropout, the same masks by shard; without,
+each distinct sentence once."""
 
 from __future__ import annotations
 
@@ -24,19 +25,25 @@ from sentune.training.step import Stepper, make_optimizer
 from tests.rounding import rounding
 
 SHARDS = 4
-CASES = [(16, None), (13, None), (16, 3), (3, None)]
-"""Rows of a batch and the micro-batch."""
+CASES = [
+    (rows, micro, dropout)
+    for rows, micro in ((16, None), (13, None), (16, 3), (3, None))
+    for dropout in (0.3, 0.0)
+]
+"""Rows of a batch, the micro-batch, and the encoder's dropout."""
 WIDTH, INNER, LENGTH, TEMPERATURE = 16, 32, 32, 0.05
 # three similarities of each row, through attention (four maps, scores, means), an inner layer,
 # the pooler and the head
 ERROR = rounding(6 * WIDTH + LENGTH + 2 * INNER + 2 * WIDTH, 3 * 16 / TEMPERATURE)
 
 
-def gradient(folder: str, rows: int, micro: int | None, group: Group) -> torch.Tensor:
-    """[P] of a step on a tiny encoder with dropout."""
+def gradient(
+    folder: str, rows: int, micro: int | None, dropout: float, group: Group
+) -> torch.Tensor:
+    """[P] of a step on a tiny encoder."""
     corpus = read("builtin:nli?size=24", Kind.TRIPLETS)
     texts = [text for column in corpus.table.itercolumns() for text in column.to_pylist()]
-    tiny = f"builtin:tiny?layers=1&width={WIDTH}&heads=2&inner={INNER}&dropout=0.3"
+    tiny = f"builtin:tiny?layers=1&width={WIDTH}&heads=2&inner={INNER}&dropout={dropout}"
     encoder = prepare(tiny, texts, Path(folder, "encoders"))
     kind = find("gumbel")
     given = {
@@ -76,25 +83,21 @@ def work(rank: int, workers: int, folder: str) -> None:
 
 
 @pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.long)])
-def test_a_step_with_dropout_is_the_same_on_any_number_of_workers(
-    workers: int, tmp_path: Path
-) -> None:
+def test_a_step_is_the_same_on_any_number_of_workers(workers: int, tmp_path: Path) -> None:
     multiprocessing.spawn(work, (workers, str(tmp_path)), nprocs=workers)
     for place, case in enumerate(CASES):
         expected = gradient(str(tmp_path / "own"), *case, Group.single("cpu", SHARDS))
         other = gradient(str(tmp_path / "own"), *case, Group.single("cpu"))
-        assert (other - expected).abs().max() > 1e-3 * expected.abs().max(), "there is dropout"
+        drops_out = (other - expected).abs().max() > 1e-3 * expected.abs().max()
+        assert drops_out == bool(case[-1])
         for rank in range(workers):
             found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)[place]
             assert (found - expected).abs().max() < ERROR * expected.abs().max().clamp(min=1)
 
 
 @pytest.mark.parametrize(("rows", "workers"), [(16, 3), (5, 2), (3, 3), (64, 4), (9, 1)])
-def test_shards_are_cut_alike_whoever_has_them(rows: int, workers: int) -> None:
-    groups = [Group(rank, workers, torch.device("cpu"), SHARDS) for rank in range(workers)]
-    whole = Group(0, 1, torch.device("cpu"), SHARDS)
-    assert [one for group in groups for one in group.own_shards(rows)] == whole.own_shards(rows)
-    for group in groups:
-        assert group.sizes(rows) == [g.sizes(rows)[g.rank] for g in groups]
-        cut = group.slice(rows)
-        assert cut.stop - cut.start == sum(count for _, count in group.own_shards(rows)) > 0
+def test_a_batch_has_as_many_shards_whoever_has_them(rows: int, workers: int) -> None:
+    shares = Group(0, workers, "cpu", SHARDS).shards_by_worker(rows)
+    assert len(shares) == workers
+    assert [shard for share in shares for shard in share] == list(range(min(rows, SHARDS)))
+    assert min(map(len, shares)) > 0

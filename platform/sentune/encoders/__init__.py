@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sentune.encoders import transformer
 from sentune.encoders.prepare import prepare
-from sentune.encoders.tokenizing import Chunk, Tokenizer, length_sorted_chunks
+from sentune.encoders.tokenizing import Chunk, Tokenizer, even_shares, length_sorted_chunks
 from sentune.encoders.transformer import Pooling, TextEncoder
 from sentune.encoders.words.vectors import WordTokenizer, WordVectors, is_word_table
 
@@ -26,6 +26,7 @@ __all__ = [
     "TextEncoder",
     "Tokenizer",
     "WordTokenizer",
+    "even_shares",
     "length_sorted_chunks",
     "load",
     "load_tokenizer",

@@ -160,6 +160,22 @@ def length_sorted_chunks(
     return chunks, torch.from_numpy(np.argsort(order, kind="stable"))
 
 
+def even_shares(rows: Sequence[np.ndarray], count: int) -> tuple[NDArray[np.int64], list[int]]:
+    """Return the rows' numbers, longest first, and how many of them each of ``count`` shares has:
+    at least one, and together about as many tokens as any other. So a share is of like length.
+
+    Args:
+        rows: token ids of each sentence, at least ``count`` sentences.
+    """
+    lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
+    order = np.argsort(-lengths, kind="stable")
+    tokens, share = lengths[order].cumsum(), np.arange(1, count)
+    ends = np.searchsorted(tokens, tokens[-1] * share / count)
+    ends = np.maximum.accumulate(np.maximum(ends - share, 0)) + share
+    ends = np.minimum(ends, len(rows) - count + share)
+    return order, np.diff(ends, prepend=0, append=len(rows)).tolist()
+
+
 def _spans(lengths: NDArray[np.int64], size: int, overhead: int) -> list[tuple[int, int]]:
     """Return where to cut lengths, longest first, so that tokens with their padding, and
     ``overhead`` for each chunk of ``size``, are fewest; cuts lie between different lengths."""

@@ -87,21 +87,13 @@ class Group:
         return self.rank == 0
 
     def sizes(self, rows: int) -> list[int]:
-        """Rows of each worker's slice: whole shards, of which the first ones are larger."""
-        shards = self._shards(rows)
-        ends = [0, *accumulate(_parts(len(shards), self.world_size))]
-        return [sum(shards[a:b]) for a, b in pairwise(ends)]
+        """Rows of each worker's slice, of which the first ones are larger."""
+        return _parts(rows, self.world_size)
 
-    def own_shards(self, rows: int) -> list[tuple[int, int]]:
-        """Number and rows of each shard of this worker's slice."""
-        shards = self._shards(rows)
-        counts = _parts(len(shards), self.world_size)
-        first = sum(counts[: self.rank])
-        return list(enumerate(shards))[first : first + counts[self.rank]]
-
-    def _shards(self, rows: int) -> list[int]:
-        """Rows of every shard; none is empty unless workers are."""
-        return _parts(rows, max(self.world_size, min(self.shards, rows)))
+    def shards_by_worker(self, rows: int) -> list[range]:
+        """Numbers of the shards of each worker that a batch of ``rows`` is cut into."""
+        parts = _parts(max(self.world_size, min(self.shards, rows)), self.world_size)
+        return [range(*ends) for ends in pairwise([0, *accumulate(parts)])]
 
     def slice(self, rows: int) -> slice:
         """This worker's part of a global batch of ``rows``."""
@@ -113,21 +105,25 @@ class Group:
         return sum(self.sizes(rows)[: self.rank])
 
     def gather(self, local: Tensor, rows: int) -> Tensor:
-        """[n, ...] of every worker, in the order of ranks -> [B, ...] on each.
+        """[n, ...] of every worker, as ``slice`` cuts a global batch of ``rows`` -> [B, ...]; see
+        ``gather_shares``."""
+        return self.gather_shares(local, self.sizes(rows))
+
+    def gather_shares(self, local: Tensor, sizes: list[int]) -> Tensor:
+        """[n, ...] of every worker, in the order of ranks -> [sum(sizes), ...] on each.
 
         The gradient of a gathered row is summed over the workers and goes back to the one it came
         from. A plain ``all_gather`` passes none: with the local rows put back, the gradient would
         be 1/world_size of the right one.
 
         Args:
-            local: rows of this worker, as ``slice`` cuts them: unequal numbers of them, or none.
-            rows: their number in the global batch.
+            local: rows of this worker.
+            sizes: rows of each worker, the same on all: unequal numbers of them, or none.
         """
         if self.world_size == 1:
             return local
-        sizes = self.sizes(rows)
         if sizes[self.rank] != len(local):
-            own = f"{sizes[self.rank]} of {rows} belong to this worker"
+            own = f"{sizes[self.rank]} of {sum(sizes)} belong to this worker"
             raise ValueError(f"{len(local)} local rows, but {own}")
         from sentune.training.gradients import Gather  # needs torch to be defined
 

@@ -68,7 +68,8 @@ class Stepper:
         streams = self.group.streams
         streams.start(*seed)
         # the first shard of this worker; recipes that know shards go on with the others
-        streams.use(self.group.own_shards(len(next(iter(columns.values()))))[0][0])
+        rows = len(next(iter(columns.values())))
+        streams.use(self.group.shards_by_worker(rows)[self.group.rank].start)
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.backward(columns)
         limit = self.settings.clip_norm or math.inf

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
 from importlib.metadata import version
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from sentune.encoders import (
     Pooling,
     Tokenizer,
     WordTokenizer,
+    even_shares,
     length_sorted_chunks,
     load,
     load_tokenizer,
@@ -227,6 +229,20 @@ class _Part(NamedTuple):
     shard: int | None
 
 
+class _Work(NamedTuple):
+    """What a worker embeds of a batch.
+
+    Attributes:
+        parts: sentences that are embedded at a time.
+        sizes: embeddings that each worker makes.
+        places: [roles * n] of this worker's rows, role by role, among all workers' embeddings.
+    """
+
+    parts: list[_Part]
+    sizes: list[int]
+    places: Tensor
+
+
 def distinct_rows(rows: Rows) -> tuple[list[np.ndarray], Tensor]:
     """Return lists of ids, each once, and the place of each row's list among them."""
     known: dict[bytes, int] = {}
@@ -246,8 +262,9 @@ class SentenceBackward:
 
     With ``micro_batch`` below the local share of the batch the gradients are cached, so memory is
     bounded by the micro-batch; without it one autograd graph holds all sentences. Either way
-    sentences of like length are embedded together, which changes no loss, only the padding. So
-    does encoding an equal sentence of the local batch once, where nothing is dropped out.
+    sentences of like length are embedded together, which changes no loss, only the padding: in a
+    group, too, by the same worker, whichever rows they are of. An equal sentence of the batch is
+    embedded once where nothing is dropped out.
     """
 
     def __init__(
@@ -260,16 +277,19 @@ class SentenceBackward:
         if group.world_size > 1:
             devices = [group.device] if group.device.type == "cuda" else None
             self._parallel = DistributedDataParallel(
-                method, device_ids=devices, forward_sync_buffers=False
+                method,
+                device_ids=devices,
+                forward_sync_buffers=False,
+                gradient_as_bucket_view=True,
             )
 
     def __call__(self, columns: Mapping[str, Rows]) -> Tensor:
         total = len(next(iter(columns.values())))
-        parts, restore = self._parts(columns, total)
+        parts, sizes, places = self._divide(columns, total)
         own = self._group.slice(total)
         codes = {name: _codes(columns[name][own], self._group.device) for name in self.method.codes}
-        restore = restore.to(self._group.device)
-        loss = partial(self._loss, codes=codes, restore=restore, total=total)
+        places = places.to(self._group.device)
+        loss = partial(self._loss, codes=codes, sizes=sizes, places=places, total=total)
         micro = self._settings.micro_batch
         if micro is not None and micro < self._group.sizes(total)[self._group.rank]:
             no_sync = getattr(self._parallel, "no_sync", nullcontext)
@@ -281,28 +301,35 @@ class SentenceBackward:
         densify_gradients(self.method.parameters())
         return value.detach()
 
-    def _parts(self, columns: Mapping[str, Rows], total: int) -> tuple[list[_Part], Tensor]:
-        """What is embedded at a time, shard by shard, and the way back to role by role.
+    def _divide(self, columns: Mapping[str, Rows], total: int) -> _Work:
+        """Cut the batch's sentences into shards of like length, and as many tokens each.
 
-        A shard is cut in the same way whichever worker has it, or dropout would draw other masks.
+        A shard is embedded in the same way whichever worker has it, or dropout would draw other
+        masks.
         """
-        roles, micro = self.method.roles, self._settings.micro_batch
-        device = self._group.device
+        roles, group, micro = self.method.roles, self._group, self._settings.micro_batch
+        by_worker = group.shards_by_worker(total)
+        count = by_worker[-1].stop
+        rows = [row for name in roles.values() for row in columns[name]]
+        places = torch.arange(len(rows))
+        if not self.method.encoder.drops_out():
+            distinct, among = distinct_rows(rows)
+            if len(distinct) >= count:  # no worker may have none
+                rows, places = distinct, among
+        order, shares = even_shares(rows, count)
+        ends = [0, *accumulate(shares)]
+        size = sentences_at_a_time(group.device)
+        if micro is not None and micro < -(-total // count):
+            size = micro * len(roles)
         parts: list[_Part] = []
-        restored, embedded, start = [], 0, self._group.offset(total)
-        merge = not self.method.encoder.drops_out()
-        for shard, count in self._group.own_shards(total):
-            rows = [r for name in roles.values() for r in columns[name][start : start + count]]
-            rows, places = distinct_rows(rows) if merge else (rows, torch.arange(len(rows)))
-            size = sentences_at_a_time(device)
-            if micro is not None and micro < count:
-                size = micro * len(roles)
-            chunks, restore = length_sorted_chunks(rows, size, self._pad_id, device.type)
+        for shard in by_worker[group.rank]:
+            own = [rows[at] for at in order[ends[shard] : ends[shard + 1]]]
+            # in their order already
+            chunks, _ = length_sorted_chunks(own, size, self._pad_id, group.device.type)
             parts += [_Part(chunk, None if at else shard) for at, chunk in enumerate(chunks)]
-            restored.append((restore[places] + embedded).view(len(roles), count))
-            embedded += len(rows)
-            start += count
-        return parts, torch.cat(restored, dim=1).flatten()
+        sizes = [ends[shards.stop] - ends[shards.start] for shards in by_worker]
+        places = torch.from_numpy(np.argsort(order))[places].view(len(roles), total)
+        return _Work(parts, sizes, places[:, group.slice(total)].flatten())
 
     def _embed(self, part: _Part) -> Tensor:
         if part.shard is not None:
@@ -312,10 +339,17 @@ class SentenceBackward:
         return embeddings
 
     def _loss(
-        self, embeddings: Tensor, *, codes: Mapping[str, Tensor], restore: Tensor, total: int
+        self,
+        embeddings: Tensor,
+        *,
+        codes: Mapping[str, Tensor],
+        sizes: list[int],
+        places: Tensor,
+        total: int,
     ) -> Tensor:
         """Local part of the mean loss, times the world size that averaging gradients divides by."""
-        parts = embeddings[restore].chunk(len(self.method.roles))
+        embeddings = self._group.gather_shares(embeddings, sizes)
+        parts = embeddings[places].chunk(len(self.method.roles))
         value = self.method.loss(
             {**dict(zip(self.method.roles, parts, strict=True)), **codes},
             partial(self._group.gather, rows=total),
