@@ -35,8 +35,7 @@ def collect_rarely() -> None:
     """Look for unreachable cycles seventy times less often than Python does by itself.
 
     For a process that is sentune's own. Importing torch, transformers, Ray and MLflow makes objects
-    that stay; looking through them again and again took 1.8 of the 22.9 s of CPU time that the
-    driver of a small study needs, and 0.7 of the 3.7 s in which a worker imports its modules.
+    that stay; looking through them again and again took a twelfth of a small study's driver.
     """
     gc.set_threshold(50_000, 20, 20)
 
