@@ -308,10 +308,10 @@ class SentenceBackward:
         masks.
         """
         roles, group, micro = self.method.roles, self._group, self._settings.micro_batch
-        by_worker = group.shards_by_worker(total)
-        count = by_worker[-1].stop
         rows = [row for name in roles.values() for row in columns[name]]
         places = torch.arange(len(rows))
+        by_worker = group.shards_by_worker(len(rows))
+        count = by_worker[-1].stop
         if not self.method.encoder.drops_out():
             distinct, among = distinct_rows(rows)
             if len(distinct) >= count:  # no worker may have none
