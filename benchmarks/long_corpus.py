@@ -31,11 +31,11 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[1]
 TRIPLETS, AT_ONCE, SENTENCES, WORDS = 2_000_000, 65_536, 2_000, 2_000
 LIMIT, GIGABYTE = 2e9, 1e9
-DEV = "builtin:nli?split=dev&size=90"
+DEV, TEST = (f"builtin:nli?split={split}&size=90" for split in ("dev", "test"))
 OPTIONS = (
     *("--encoder=builtin:tiny?layers=1&width=16&heads=2&inner=32", "--share-mb=128"),
     *("--trials=1", "--finalists=0", "--max-examples=512", "--validate-every=256"),
-    *("--set=batch_size=16", "--set=max_length=16", f"--dev={DEV}", f"--test={DEV}"),
+    *("--set=batch_size=16", "--set=max_length=16", f"--dev={DEV}", f"--test={TEST}"),
 )
 
 
