@@ -1,7 +1,7 @@
 """A driver's load in a study of 10,000 trials on 1,000 nodes: plan, processor and memory.
 
 Simulated: the clock, the nodes, and Ray Tune, in whose place a queue of events calls the driver
-just as Tune does. Real: plan, sampler (TPE), rungs (ASHA), store and its SQLite database, claims
+just as Tune does. Real: plan, sampler (TPE), rungs (ASHA), store and its journal, claims
 of eight studies on the cluster, terminal lines and MLflow. A trial trains at 300
 examples a second, starts in 10 s and validates at three rungs, so a whole one takes 15 minutes.
 
