@@ -162,7 +162,7 @@ def length_sorted_chunks(
 
 def even_shares(rows: Sequence[np.ndarray], count: int) -> tuple[NDArray[np.int64], list[int]]:
     """Return the rows' numbers, longest first, and how many of them each of ``count`` shares has:
-    at least one, and together about as many tokens as any other. So a share is of like length.
+    at least one, and about as many tokens as any other. The rows of a share are of like length.
 
     Args:
         rows: token ids of each sentence, at least ``count`` sentences.
