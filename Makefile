@@ -75,7 +75,7 @@ format: $(READY)  ## format the code and sort imports
 dashboard: $(READY)  ## MLflow on 127.0.0.1 over what 'make tune' left
 	@$(BIN)/sentune dashboard
 
-bench: $(READY)  ## the benchmarks: ratios against a peer, in one run (two hours)
+bench: $(READY)  ## the benchmarks: ratios against a peer, in one run (more than two hours)
 	@missed=; for file in $(filter-out $(NO_BENCH:%=benchmarks/%.py),$(wildcard benchmarks/*.py)); do echo; echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || missed="$$missed $$file"; done; \
 	[ -z "$$missed" ] || { echo; echo "a limit was missed:$$missed"; exit 1; }
 
