@@ -27,7 +27,7 @@ from tests.rounding import rounding
 SHARDS = 4
 CASES = [
     (rows, micro, dropout)
-    for rows, micro in ((16, None), (13, None), (16, 3), (2, None))
+    for rows, micro in ((16, None), (13, None), (16, 3), (3, None), (2, None))
     for dropout in (0.3, 0.0)
 ]
 """Rows of a batch, the micro-batch, and the encoder's dropout."""
