@@ -95,7 +95,7 @@ def loaders(folder: Path) -> dict[str, Callable[[], object]]:
         "encoder": lambda: load(path),
         "decoder": lambda: load_decoder(path),
         "tokenizer": lambda: load_tokenizer(path),
-        "corpus": lambda: Encoder(path, 16),
+        "corpus": lambda: Encoder(path, 16).ends_texts(),
         "prepare": lambda: prepare(path, TEXTS, folder.parent / "cache"),
     }
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,20 +46,29 @@ _OPERATIONS_VERSION = _WORDS_VERSION = 1
 class Encoder:
     """Tokenises the sentence columns of record batches with a Hugging Face tokenizer.
 
+    The tokenizer is loaded where it is used: a corpus whose ids are in the cache needs none.
+
     Args:
-        path: folder or name of the tokenizer.
+        path: folder of the tokenizer.
         max_length: longest sequence, special tokens included; there must be room for a word.
     """
 
     def __init__(self, path: str, max_length: int) -> None:
+        self._path, self.max_length = path, max_length
+        self.fingerprint = _fingerprint(Path(path))
+
+    @cached_property
+    def _tokenizer(self) -> Any:
         from transformers import AutoTokenizer  # only here: it takes seconds to import
 
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        special = self._tokenizer.num_special_tokens_to_add()
-        if max_length <= special:
-            raise InvalidValue("max_length", max_length, f"use at least {special + 1}")
-        self.max_length = max_length
-        self.fingerprint = _fingerprint(self._tokenizer)
+        found: Any = AutoTokenizer.from_pretrained(self._path, trust_remote_code=False)
+        special = found.num_special_tokens_to_add()
+        if self.max_length <= special:
+            raise InvalidValue("max_length", self.max_length, f"use at least {special + 1}")
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_tokenizer": self._tokenizer}  # another node has no such folder
 
     def table(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the ids of every sentence column of the batch, under the same names, and the
@@ -164,17 +176,9 @@ class WordEncoder:
         return _with_labels(columns, batch)
 
 
-def _fingerprint(tokenizer: Any) -> str:
-    """A hash of everything that decides about ids: the whole pipeline of a fast tokenizer, else
-    class, vocabulary and special tokens."""
-    fast = getattr(tokenizer, "backend_tokenizer", None)
-    if fast is not None:
-        # truncation and padding are states of use, not of the tokenizer
-        content = {**json.loads(fast.to_str()), "truncation": None, "padding": None}
-    else:
-        content = {
-            "class": type(tokenizer).__name__,
-            "vocabulary": tokenizer.get_vocab(),
-            "special": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
-        }
+def _fingerprint(folder: Path) -> str:
+    """A hash of all that decides about ids: the files beside weights, and transformers' version."""
+    kept = (file for file in folder.iterdir() if file.suffix in (".json", ".model", ".txt"))
+    content = {file.name: sha256(file.read_bytes()).hexdigest() for file in kept}
+    content["transformers"] = version("transformers")
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
-    DynamicCache,
-    EncoderDecoderCache,
-    GenerationConfig,
-)
-from transformers.modeling_outputs import BaseModelOutput
 
 from sentune.encoders.prepare import bundle, prepare_decoder
 from sentune.encoders.tokenizing import DecoderTokenizer
 from sentune.encoders.transformer import no_progress_bars, read_config, read_weights, require_all
 from sentune.errors import InvalidValue
+from sentune.lazy_import import LazyModule
+
+if TYPE_CHECKING:
+    import transformers
+else:
+    transformers = LazyModule("transformers")
 
 __all__ = ["Decoder", "DecoderTokenizer", "bundle", "load_decoder", "prepare_decoder"]
 
@@ -55,7 +53,7 @@ class Decoder(nn.Module):
         self._encoder_decoder: bool = model.config.is_encoder_decoder
         # a checkpoint's own generation settings (bart-large-cnn: 4 beams, at least 56 tokens)
         # would fill in whatever a call leaves open
-        model.generation_config = GenerationConfig()
+        model.generation_config = transformers.GenerationConfig()
 
     def predicted(self, mask: Tensor) -> Tensor:
         """[N, L] mask of tokens -> [N, L] mask of those that count in the loss."""
@@ -85,7 +83,7 @@ class Decoder(nn.Module):
         """[N, D], [N, L] -> [N, L, V]. Padding comes last, so causal attention never sees it."""
         states = memory.unsqueeze(1)
         if self._encoder_decoder:
-            outputs = BaseModelOutput(last_hidden_state=states)
+            outputs = transformers.modeling_outputs.BaseModelOutput(last_hidden_state=states)
             found = self.model(encoder_outputs=outputs, decoder_input_ids=inputs, use_cache=False)
         else:
             found = self.model(input_ids=inputs, encoder_hidden_states=states, use_cache=False)
@@ -104,7 +102,7 @@ class Decoder(nn.Module):
         if not len(memory):
             return []
         longest = min(max_length or self.max_length, self.max_length) - 1
-        settings = GenerationConfig(
+        settings = transformers.GenerationConfig(
             max_new_tokens=longest,
             num_beams=beams,
             do_sample=False,
@@ -119,15 +117,19 @@ class Decoder(nn.Module):
     def _prompt(self, memory: Tensor) -> dict[str, Any]:
         states = memory.unsqueeze(1)
         if self._encoder_decoder:
-            return {"encoder_outputs": BaseModelOutput(last_hidden_state=states)}
+            return {
+                "encoder_outputs": transformers.modeling_outputs.BaseModelOutput(
+                    last_hidden_state=states
+                )
+            }
         start = torch.full((len(memory), 1), self.start_id, device=memory.device)
         # without it the library caches no cross-attention, which BERT's layers take for granted
-        caches = [DynamicCache(config=self.model.config) for _ in range(2)]
+        caches = [transformers.DynamicCache(config=self.model.config) for _ in range(2)]
         return {
             "input_ids": start,
             "attention_mask": torch.ones_like(start),
             "encoder_hidden_states": states,
-            "past_key_values": EncoderDecoderCache(*caches),
+            "past_key_values": transformers.EncoderDecoderCache(*caches),
         }
 
     def _sentence(self, ids: list[int]) -> list[int]:
@@ -158,7 +160,9 @@ def load_decoder(path: str) -> Decoder:
     config, stored = read_config(path, "--decoder")
     tokenizer = DecoderTokenizer(path)
     encoder_decoder = config.is_encoder_decoder
-    kind = AutoModelForSeq2SeqLM if encoder_decoder else AutoModelForCausalLM
+    kind = (
+        transformers.AutoModelForSeq2SeqLM if encoder_decoder else transformers.AutoModelForCausalLM
+    )
     if not encoder_decoder:
         config.is_decoder = config.add_cross_attention = True
     try:

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache as cache_once
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from urllib.parse import parse_qsl
 
 from huggingface_hub import snapshot_download
@@ -34,11 +34,16 @@ from tokenizers import (
     processors,
     trainers,
 )
-from transformers import AutoConfig, BartConfig, BertConfig, PreTrainedTokenizerFast
 
 from sentune.errors import DamagedFile, InvalidValue
 from sentune.io.atomic import read_document, write_document
 from sentune.io.folders import cached_folder
+from sentune.lazy_import import LazyModule
+
+if TYPE_CHECKING:
+    import transformers
+else:
+    transformers = LazyModule("transformers")
 
 # nothing executable and no pickles: configs, tokenizers and safetensors
 _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
@@ -115,7 +120,7 @@ def encoder_class(spec: str, folder: str) -> str:
     found = next((place for place in places if (place / "config.json").is_file()), None)
     if found is None:
         return ""
-    width = AutoConfig.from_pretrained(found, local_files_only=True).hidden_size
+    width = transformers.AutoConfig.from_pretrained(found, local_files_only=True).hidden_size
     return "small" if width < BASE_WIDTH else "base"
 
 
@@ -224,7 +229,7 @@ class TinyOptions(BaseModel, ABC):
         return options
 
     @abstractmethod
-    def config(self, vocabulary: int) -> BertConfig | BartConfig:
+    def config(self, vocabulary: int) -> transformers.BertConfig | transformers.BartConfig:
         """Return the configuration of a model with so many word pieces."""
 
     def prepare(self, texts: Iterable[str], cache: Path, source: str = "") -> Path:
@@ -254,7 +259,7 @@ class TinyOptions(BaseModel, ABC):
             tokenizer = learn_tokenizer(counted(), self.vocabulary)
             if self.part == "decoder":
                 tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
-            PreTrainedTokenizerFast(
+            transformers.PreTrainedTokenizerFast(
                 tokenizer_object=tokenizer,
                 model_max_length=self.positions,
                 pad_token="[PAD]",
@@ -283,8 +288,8 @@ class TinyEncoder(TinyOptions):
     width: Width = 64
     inner: Inner = 256
 
-    def config(self, vocabulary: int) -> BertConfig:
-        return BertConfig(
+    def config(self, vocabulary: int) -> transformers.BertConfig:
+        return transformers.BertConfig(
             vocab_size=vocabulary,
             hidden_size=self.width,
             num_hidden_layers=self.layers,
@@ -307,10 +312,10 @@ class TinyDecoder(TinyOptions):
     width: Width = 128
     inner: Inner = 512
 
-    def config(self, vocabulary: int) -> BartConfig:
+    def config(self, vocabulary: int) -> transformers.BartConfig:
         # weights are drawn with a deviation of 1 / sqrt(width): with BART's 0.02, meant for a width
         # of 768, a narrow decoder's cross-attention adds a twentieth of the vector it is given
-        return BartConfig(
+        return transformers.BartConfig(
             vocab_size=vocabulary,
             d_model=self.width,
             encoder_layers=0,

@@ -8,15 +8,20 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AutoTokenizer
 
 from sentune.errors import InvalidValue
+from sentune.lazy_import import LazyModule
+
+if TYPE_CHECKING:
+    import transformers
+else:
+    transformers = LazyModule("transformers")
 
 OVERHEAD = {"cpu": 64, "cuda": 4096}
 """Kind of device -> padded tokens for whose time an encoder can be called once more.
@@ -31,7 +36,7 @@ class _HuggingFaceTokenizer:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        self._tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         self.size: int = len(self._tokenizer)
 
     def save(self, folder: Path, max_length: int | None = None) -> None:

@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
-from transformers import AutoConfig, AutoModel
-from transformers.utils import logging
 
 from sentune.encoders.tokenizing import Tokenizer
 from sentune.errors import InvalidValue
+from sentune.lazy_import import LazyModule
+
+if TYPE_CHECKING:
+    import transformers
+else:
+    transformers = LazyModule("transformers")
 
 Pooling = Literal["cls", "mean", "max"]
 _UNUSED = ("pooler.", "decoder.")
@@ -113,8 +117,8 @@ def load(path: str) -> TextEncoder:
     # torch prefers cuDNN's attention on GPUs since Hopper, and it plans anew for each new shape
     torch.backends.cuda.enable_cudnn_sdp(enabled=False)
     if not stored:
-        return TextEncoder(AutoModel.from_config(config, attn_implementation="sdpa"))
-    model, missing = read_weights(AutoModel, path, attn_implementation="sdpa")
+        return TextEncoder(transformers.AutoModel.from_config(config, attn_implementation="sdpa"))
+    model, missing = read_weights(transformers.AutoModel, path, attn_implementation="sdpa")
     require_all((key for key in missing if not key.startswith(_UNUSED)), path, "--encoder")
     return TextEncoder(model)
 
@@ -151,7 +155,9 @@ def read_config(path: str, option: str) -> tuple[Any, bool]:
     stored = any(folder.glob("*.safetensors"))
     if not stored and any(folder.glob("*.bin")):
         raise InvalidValue(option, path, "convert its weights to safetensors first")
-    config = AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+    config = transformers.AutoConfig.from_pretrained(
+        path, trust_remote_code=False, local_files_only=True
+    )
     return config, stored
 
 
@@ -179,6 +185,7 @@ def require_all(missing: Iterable[str], path: str, option: str) -> None:
 @contextmanager
 def no_progress_bars() -> Iterator[None]:
     """Silence the bars and the table of missing weights, which ``require_all`` checks."""
+    logging = transformers.utils.logging
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -191,7 +191,7 @@ def _study(
         full = {**plan, "eta": config.eta, "budget": limits}
         summary.plan = {name: value for name, value in full.items() if value not in (None, "", {})}
         look = partial(study.view.snapshot, driven=True)
-        tracker.start(look, summary, check=lock.check)
+        study.begun = partial(tracker.start, look, summary, check=lock.check)
         display = Display(
             console,
             summary,

@@ -104,6 +104,7 @@ class Study:
         held: the driver's lock, where it has one: the hours of all starts, and what is asked.
 
     Attributes:
+        begun: called once, while the first trial's process starts, or at the end where none has.
         stalls: knows the newest beat of each run at work, and ends what has stalled.
         watchers, held: as given; a driver may add and set them before it runs.
         fingerprint: everything that makes two trials comparable, and a user's sampler, JSON types.
@@ -137,6 +138,7 @@ class Study:
         self.sharing = Sharing(claim, capacity, ClusterStore(CLAIMS))
         self.config, self.space, self.make_spec = config, searched(config, space), make_spec
         self.watchers = [*watchers]
+        self.begun: Callable[[], None] = lambda: None
         self._failed: list[Callable[[], None]] = []
         self.held = held
         self.launch = Launch(
@@ -238,7 +240,8 @@ class Study:
             sharing=self.sharing,
             stalls=self.stalls,
         )
-        whole = run_trials(trainable(self.launch), runner, concurrent=self.plan.concurrent)
+        work, concurrent = trainable(self.launch), self.plan.concurrent
+        whole = run_trials(work, runner, concurrent=concurrent, begun=self.begun)
         return self.retention.finals if whole else None
 
     def _phases(self, limits: Limits) -> Iterator[Phase]:

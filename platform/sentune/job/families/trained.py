@@ -217,7 +217,10 @@ class TrainedFamily(JobFamily):
         )
 
     def checkpoint_bytes(self) -> int:
-        return self._checkpoint_bytes if self.folder else 0
+        """As of the base; that of a built-in encoder is small, and its model takes a second."""
+        named = self.options.model_dump(include=PRETRAINED).values()
+        builtin = not self.method.on_words and all(spec.startswith("builtin:") for spec in named)
+        return 0 if builtin or not self.folder else self._checkpoint_bytes
 
     @cached_property
     def _checkpoint_bytes(self) -> int:

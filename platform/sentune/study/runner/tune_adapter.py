@@ -56,6 +56,16 @@ class _RunnerPart:
 class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy does not follow ray
     """Tune's scheduler: stores every result, stops trials at their rungs and checks the limits."""
 
+    def __init__(self, runner: TrialRunner, begun: Callable[[], None]) -> None:
+        super().__init__(runner)
+        self._begun: Callable[[], None] | None = begun
+
+    def begin(self) -> None:
+        """Call ``begun``, once."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun()
+
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Store the milestone and stop what its rung stops."""
         goes_on = self.runner.hear(trial.trial_id, result)
@@ -86,6 +96,8 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
             return {name: actor for name, actor in runs if actor is not None}
 
         runner.watch(actors)
+        if self._begun is not None and actors():
+            self.begin()
         if runner.limits.halt is not None:
             for trial in list(tune_controller.get_live_trials()):
                 if trial.status == Trial.PENDING:
@@ -173,9 +185,16 @@ LEVELS = {
 
 
 def run_trials(
-    trainable: Callable[[dict[str, Any]], None], runner: TrialRunner, *, concurrent: int
+    trainable: Callable[[dict[str, Any]], None],
+    runner: TrialRunner,
+    *,
+    concurrent: int,
+    begun: Callable[[], None] = lambda: None,
 ) -> bool:
     """Run so many trials at a time until the source has no more, or the runner halts.
+
+    ``begun`` is called once, while the first trial's process starts, or at the end where none has:
+    what this process does in it costs a study no time.
 
     A trial whose process dies is given out again by the runner, not by Tune: only so a machine
     that was taken back costs no failure, and less memory is asked for after there was too little.
@@ -197,12 +216,13 @@ def run_trials(
     # Of a searcher Tune starts one process after the other by default, and a trial that ends gives
     # its process to the one that waits, whose own Tune ends: short trials ran one at a time.
     pending = {"TUNE_MAX_PENDING_TRIALS_PG": str(concurrent)}
+    scheduler = StudyScheduler(runner, begun)
     with quiet(**pending), own_signals(runner), files as scratch:
         tuner = tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
                 search_alg=StudySearch(StudySearcher(runner, concurrent)),
-                scheduler=StudyScheduler(runner),
+                scheduler=scheduler,
                 num_samples=-1,
                 reuse_actors=True,
                 trial_name_creator=name,
@@ -222,6 +242,7 @@ def run_trials(
             if (own := _own_error(error)) is not None:
                 raise own from None
             raise
+    scheduler.begin()
     runner.limits.check()  # the last trial may have met a later start
     return runner.limits.halt is None and runner.finished
 

@@ -97,7 +97,7 @@ class PerTrial:
         self._lines = lines_of(self.space.settings)
         shown_as = as_numbers(self.space.settings)
         self._axes = {name: distribution(dimension) for name, dimension in shown_as.items()}
-        self._ended: dict[int, ShownTrial] = {}
+        self._shown: dict[int, tuple[FrozenTrial, ShownTrial]] = {}
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # it tells of every in-memory study
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
@@ -126,12 +126,13 @@ class PerTrial:
             nothing = trial.state in (Stored.RUNNING, Stored.FAIL)
             if TWIN in trial.user_attrs or (parent is not None and nothing):
                 continue
-            found = self._ended.get(trial.number) or shown(trial, self._lines)
+            known = self._shown.get(trial.number)  # a storage has a new object for what changed
+            if known is None or not (known[0] is trial or known[0].state.is_finished()):
+                known = self._shown[trial.number] = trial, shown(trial, self._lines)
+            found = known[1]
             if parent in seen:
-                before = seen.pop(parent).intermediate_values
-                found.intermediate_values = {**before, **found.intermediate_values}
-            if trial.state.is_finished():  # then it does not change
-                self._ended[trial.number] = found
+                curve = seen.pop(parent).intermediate_values
+                found.intermediate_values = {**curve, **found.intermediate_values}
             seen[trial.number] = found
         storage = optuna.storages.InMemoryStorage()
         place = storage.create_new_study([DIRECTIONS[mode] for mode in self.modes], "draw")
