@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from benchmarks.simulate import open_simulated
 from sentune.launchers.trial_report import Report
@@ -20,6 +21,7 @@ from sentune.study.samplers.registry import make_sampler
 from sentune.study.schedulers import Scheduler, make_scheduler
 from sentune.study.space.domains import Choice, Uniform
 from sentune.study.space.space import SearchSpace
+from sentune.study.store.storage import open_storage
 from sentune.study.store.trial_codec import MICRO_BATCH
 from sentune.study.store.trial_store import TrialStore
 
@@ -134,10 +136,15 @@ def test_a_stopped_trial_goes_on_when_it_is_among_the_best_of_its_rung(storage):
     assert seen == [(stopped, 0.4), (complete, 0.6), (stopped, 0.1)]
 
 
-def seen_by_tpe(store: TrialStore) -> list[optuna.trial.FrozenTrial]:
+def new_tpe() -> PerTrial:
     sampler = make_sampler("tpe", SPACE, trials=9, seed=0)
     assert isinstance(sampler, PerTrial)
-    seen: list[optuna.trial.FrozenTrial] = []
+    return sampler
+
+
+def seen_by_tpe(store: TrialStore, sampler: PerTrial | None = None) -> list[FrozenTrial]:
+    sampler = sampler or new_tpe()
+    seen: list[FrozenTrial] = []
     sampler.view = lambda trials: seen.extend(trials) or list(trials)
     sampler.draw(store.all_trials(), 9, ())
     return seen
@@ -236,6 +243,26 @@ def test_a_sampler_sees_one_that_goes_on_once_and_with_all_of_its_curve(storage)
     assert ends[1].notes == ["went on from trial 0 at 100 examples"]
     assert [trial.seconds for trial in ends] == [2, 1 + 4]
     assert Spent.of(records, [], 0.0).trials == 2
+
+
+@pytest.mark.parametrize("place", ["{}/optuna.journal", "sqlite:///{}/optuna.db"])
+def test_a_sampler_that_has_drawn_before_sees_what_a_new_one_sees(tmp_path: Path, place: str):
+    storage = open_storage(place.format(tmp_path), driver=True)
+    search, kept = Search(storage, trials=4), new_tpe()
+
+    def states() -> list[tuple[TrialState, dict[int, float]]]:
+        shown, anew = (seen_by_tpe(search.store, sampler) for sampler in (kept, None))
+        assert [vars(trial) for trial in shown] == [vars(trial) for trial in anew]
+        return [(trial.state, trial.intermediate_values) for trial in shown]
+
+    first, second = search.next(), search.next(1)
+    running, stopped = TrialState.RUNNING, TrialState.PRUNED
+    assert states() == [(running, {}), (running, {})]
+    search.store.milestone(first.number, Report(examples=50, metrics={"toy/score": 0.3}))
+    assert states() == [(running, {50: 0.3}), (running, {})]
+    search.report(first, 0.5)
+    search.report(second, 0.4)
+    assert states() == [(stopped, {50: 0.3, 100: 0.5}), (stopped, {100: 0.4})]
 
 
 def trial(number: int) -> TrialRecord:
