@@ -104,7 +104,7 @@ class Study:
         held: the driver's lock, where it has one: the hours of all starts, and what is asked.
 
     Attributes:
-        begun: called once, while the first trial's process starts, or at the end where none has.
+        begun: called once, while the first trial's process starts, or at the end of a shorter run.
         stalls: knows the newest beat of each run at work, and ends what has stalled.
         watchers, held: as given; a driver may add and set them before it runs.
         fingerprint: everything that makes two trials comparable, and a user's sampler, JSON types.

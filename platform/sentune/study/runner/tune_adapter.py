@@ -38,6 +38,10 @@ trials. Otherwise it holds on to one of them, and to its node, for as long as th
 """
 
 
+BEGUN_SECONDS = 1.0
+"""After which the process of a first trial has been asked for, and is importing its modules."""
+
+
 class _RunnerPart:
     """Base of what Tune calls for a trial runner.
 
@@ -59,6 +63,7 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
     def __init__(self, runner: TrialRunner, begun: Callable[[], None]) -> None:
         super().__init__(runner)
         self._begun: Callable[[], None] | None = begun
+        self._turn = 0.0  # the first one, of Tune's loop
 
     def begin(self) -> None:
         """Call ``begun``, once."""
@@ -96,7 +101,8 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
             return {name: actor for name, actor in runs if actor is not None}
 
         runner.watch(actors)
-        if self._begun is not None and actors():
+        self._turn = self._turn or time.monotonic()
+        if time.monotonic() - self._turn > BEGUN_SECONDS:
             self.begin()
         if runner.limits.halt is not None:
             for trial in list(tune_controller.get_live_trials()):
@@ -193,8 +199,8 @@ def run_trials(
 ) -> bool:
     """Run so many trials at a time until the source has no more, or the runner halts.
 
-    ``begun`` is called once, while the first trial's process starts, or at the end where none has:
-    what this process does in it costs a study no time.
+    ``begun`` is called once, while the first trial's process starts: what this process does in it
+    costs a study no time.
 
     A trial whose process dies is given out again by the runner, not by Tune: only so a machine
     that was taken back costs no failure, and less memory is asked for after there was too little.
