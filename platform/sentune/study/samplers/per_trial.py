@@ -97,7 +97,7 @@ class PerTrial:
         self._lines = lines_of(self.space.settings)
         shown_as = as_numbers(self.space.settings)
         self._axes = {name: distribution(dimension) for name, dimension in shown_as.items()}
-        self._shown: dict[int, tuple[FrozenTrial, ShownTrial]] = {}
+        self._known: dict[int, tuple[FrozenTrial, ShownTrial | None]] = {}
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # it tells of every in-memory study
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
@@ -122,16 +122,14 @@ class PerTrial:
         """Return an in-memory study of the trials that the sampler sees."""
         seen: dict[int, ShownTrial] = {}
         for trial in trials:
-            parent = trial.user_attrs.get(PARENT)
-            nothing = trial.state in (Stored.RUNNING, Stored.FAIL)
-            if TWIN in trial.user_attrs or (parent is not None and nothing):
-                continue
-            known = self._shown.get(trial.number)  # a storage has a new object for what changed
+            known = self._known.get(trial.number)  # a storage has a new object for what changed
             if known is None or not (known[0] is trial or known[0].state.is_finished()):
-                known = self._shown[trial.number] = trial, shown(trial, self._lines)
+                known = self._known[trial.number] = trial, self._shown(trial)
             found = known[1]
-            if parent in seen:
-                curve = seen.pop(parent).intermediate_values
+            if found is None:
+                continue
+            if found.parent in seen:
+                curve = seen.pop(found.parent).intermediate_values
                 found.intermediate_values = {**curve, **found.intermediate_values}
             seen[trial.number] = found
         storage = optuna.storages.InMemoryStorage()
@@ -141,6 +139,14 @@ class PerTrial:
         return optuna.load_study(
             study_name="draw", storage=storage, pruner=optuna.pruners.NopPruner()
         )
+
+    def _shown(self, trial: FrozenTrial) -> ShownTrial | None:
+        """Return the trial as the sampler sees it; None for a copy, and for one that goes on with
+        another and has measured nothing more yet."""
+        nothing = trial.state in (Stored.RUNNING, Stored.FAIL)
+        if TWIN in trial.user_attrs or (PARENT in trial.user_attrs and nothing):
+            return None
+        return shown(trial, self._lines)
 
     def _point(self, params: Mapping[str, Any]) -> dict[str, Value]:
         found = dict(params)

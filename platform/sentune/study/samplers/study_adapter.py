@@ -29,7 +29,7 @@ from optuna.trial import TrialState as Stored
 
 from sentune.formatting import is_number
 from sentune.study.space.domains import Choice, Dimension, Integer, Uniform, Value
-from sentune.study.store.trial_codec import MEMORY
+from sentune.study.store.trial_codec import MEMORY, PARENT
 
 Lines: TypeAlias = Mapping[str, tuple[Value, ...]]
 """Setting -> its values in their order, which samplers see as 0, 1, 2, ..."""
@@ -85,6 +85,8 @@ class ShownTrial(FrozenTrial):
 
     violation: float
     """Sum of what it breaks its bounds by, as it is stored."""
+    parent: int | None
+    """Number of the trial that it goes on with."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ShownTrial:
         return _shallow(self)
@@ -105,6 +107,7 @@ def shown(trial: FrozenTrial, lines: Lines) -> ShownTrial:
         found.distributions[name] = IntDistribution(0, len(lines[name]) - 1)
     found.user_attrs = {}
     found.system_attrs = {**trial.system_attrs, **trial.user_attrs.get(SAMPLER, {})}
+    found.parent = trial.user_attrs.get(PARENT)
     found.violation = sum(by for by in trial.constraints.values() if by > 0)
     return found
 
