@@ -1,0 +1,36 @@
+"""What Ray Tune calls for a trial runner."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sentune.study.runner import tune_adapter
+from sentune.study.runner.trial_runner import TrialRunner
+from sentune.study.runner.tune_adapter import StudyScheduler
+
+
+def test_what_waits_for_the_first_process_is_called_once_whether_that_comes_or_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    halts = SimpleNamespace(halt=None)
+    runner: Any = SimpleNamespace(watch=lambda actors: None, limits=halts, live={})
+    no_process = SimpleNamespace(get_live_trials=list)
+    called: list[float] = []
+    clock = [50.0]
+    monkeypatch.setattr(tune_adapter.time, "monotonic", lambda: clock[0])
+    scheduler = StudyScheduler(cast("TrialRunner", runner), lambda: called.append(clock[0]))
+    for clock[0] in (50.0, 50.1, 50.9, 51.1, 51.2, 60.0):
+        assert scheduler.choose_trial_to_run(no_process) is None
+    scheduler.begin()
+    assert called == [51.1]
+
+
+def test_a_run_that_ends_sooner_calls_it_at_its_end() -> None:
+    called: list[int] = []
+    scheduler = StudyScheduler(cast("TrialRunner", None), lambda: called.append(1))
+    for _ in range(2):
+        scheduler.begin()
+    assert called == [1]
