@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
+import shutil
 from itertools import islice
 from pathlib import Path
 
@@ -159,6 +161,19 @@ def test_corpus_tokenizer_and_length_have_a_cache_each(
     ]:  # fmt: skip
         tokenise(args[0], Encoder(args[1], args[2]), cache)
     assert len(list(cache.iterdir())) == 4
+
+
+def test_ids_in_the_cache_want_no_tokenizer_and_one_that_is_sent_wants_no_folder(
+    tmp_path: Path, corpus: Corpus, tokenizer: str
+) -> None:
+    folder, cache = str(shutil.copytree(tokenizer, tmp_path / "tokenizer")), tmp_path / "cache"
+    made = tokenise(corpus, Encoder(folder, 8), cache)
+    known, sent = Encoder(folder, 8), pickle.dumps(Encoder(folder, 8))
+    shutil.rmtree(folder)
+    for again in (tokenise(corpus, known, cache), tokenise(corpus, pickle.loads(sent), None)):
+        assert again.fingerprint == made.fingerprint
+        for name, column in made.columns.items():
+            assert np.array_equal(column.ids, again.columns[name].ids)
 
 
 def test_no_room_for_a_token_is_refused(corpus: Corpus, tokenizer: str) -> None:
