@@ -176,6 +176,19 @@ def test_ids_in_the_cache_want_no_tokenizer_and_one_that_is_sent_wants_no_folder
             assert np.array_equal(column.ids, again.columns[name].ids)
 
 
+@pytest.mark.parametrize(
+    ("name", "counts"), [("bpe.codes", True), ("vocab.txt", True), ("model.safetensors", False)]
+)
+def test_all_files_of_a_tokenizer_tell_it_apart_and_weights_do_not(
+    tmp_path: Path, tokenizer: str, name: str, counts: bool
+) -> None:
+    folder = shutil.copytree(tokenizer, tmp_path / "tokenizer")
+    assert Encoder(str(folder), 8).fingerprint == Encoder(tokenizer, 8).fingerprint
+    (folder / name).write_text("a")
+    found = Encoder(str(folder), 8).fingerprint != Encoder(tokenizer, 8).fingerprint
+    assert found is counts
+
+
 def test_no_room_for_a_token_is_refused(corpus: Corpus, tokenizer: str) -> None:
     with pytest.raises(InvalidValue, match=r"max_length: 2 .* at least 3"):
         tokenise(corpus, Encoder(tokenizer, 2), None)

@@ -263,6 +263,11 @@ def test_a_sampler_that_has_drawn_before_sees_what_a_new_one_sees(tmp_path: Path
     search.report(first, 0.5)
     search.report(second, 0.4)
     assert states() == [(stopped, {50: 0.3, 100: 0.5}), (stopped, {100: 0.4})]
+    on = search.next()
+    assert (on.start_from, len(states())) == ("0000", 2)
+    search.report(on, 0.6)
+    whole = {50: 0.3, 100: 0.5, 200: 0.6}
+    assert states() == [(stopped, {100: 0.4}), (TrialState.COMPLETE, whole)]
 
 
 def trial(number: int) -> TrialRecord:

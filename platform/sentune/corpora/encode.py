@@ -176,9 +176,12 @@ class WordEncoder:
         return _with_labels(columns, batch)
 
 
+_WEIGHTS = {".bin", ".h5", ".msgpack", ".onnx", ".ot", ".pt", ".safetensors"}
+
+
 def _fingerprint(folder: Path) -> str:
     """A hash of all that decides about ids: the files beside weights, and transformers' version."""
-    kept = (file for file in folder.iterdir() if file.suffix in (".json", ".model", ".txt"))
+    kept = (file for file in folder.iterdir() if file.is_file() and file.suffix not in _WEIGHTS)
     content = {file.name: sha256(file.read_bytes()).hexdigest() for file in kept}
     content["transformers"] = version("transformers")
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -195,7 +195,7 @@ def run_trials(
     runner: TrialRunner,
     *,
     concurrent: int,
-    begun: Callable[[], None] = lambda: None,
+    begun: Callable[[], None],
 ) -> bool:
     """Run so many trials at a time until the source has no more, or the runner halts.
 
