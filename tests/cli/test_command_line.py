@@ -18,7 +18,8 @@ COMMANDS = ("train", "evaluate", "encode", "corpora", "dashboard")
 
 def run_python(code: str) -> str:
     """What a fresh interpreter prints, with this package on its path."""
-    environment = os.environ | {"PYTHONPATH": str(Path(sentune.__file__).parents[1])}
+    platform = Path(sentune.__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": f"{platform}{os.pathsep}{platform.parent}"}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return done.stdout.strip()
@@ -62,6 +63,24 @@ def test_commands_import_no_torch_before_they_run() -> None:
         "[_imported(name) for name in ('tune', 'study', 'dashboard', 'report', 'cluster')];"
         "print([m for m in ('torch', 'transformers', 'ray', 'mlflow') if m in sys.modules])"
     )
+    assert run_python(code) == "[]"
+
+
+def test_a_job_with_a_built_in_encoder_and_its_tokens_in_the_cache_starts_without_transformers(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import sys; from rich.console import Console; import sentune.study.study;"
+        "from sentune.job.families import make_job; from search_spaces import find_job;"
+        "from sentune.job.options import parse;"
+        "given = {'corpus': 'builtin:nli?size=600', 'dev': ['builtin:nli?size=60&split=dev'],"
+        f" 'storage': {str(tmp_path)!r}}};"
+        "found = find_job('gumbel');"
+        "job = make_job(parse(given, found.defaults), found.space);"
+        "job.check(); job.prepare(Console(quiet=True)); assert job.checkpoint_bytes() == 0;"
+        "print([m for m in ('transformers', 'mlflow') if m in sys.modules])"
+    )
+    assert run_python(code) == "['transformers']"
     assert run_python(code) == "[]"
 
 
