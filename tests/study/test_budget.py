@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from sentune.errors import InvalidValue
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.config import Budget
-from sentune.study.runner.limits import expected_finals
+from sentune.study.runner.limits import Limits, expected_finals
 from sentune.study.space.objectives import Objective
 
 SCORE, COST = Objective("toy/score"), Objective("toy/cost", "min")
@@ -145,6 +148,24 @@ def test_before_the_first_complete_trial_the_others_tell() -> None:
     nothing = trial(1, state=TrialState.RUNNING, examples=0)
     assert expected_finals([nothing], 1, 36_000, 1) == Spent()
     assert expected_finals([stopped], 0, 36_000, 1) == Spent()
+
+
+def test_a_trial_that_went_on_keeps_as_much_for_the_finals_as_one_at_once() -> None:
+    """Its two parts took 30 and 60 seconds, so a run of the finals takes 90."""
+    parts = [trial(0, state=TrialState.PRUNED, examples=300), trial(1, examples=900)]
+    parts[1].begun_at, parts[1].parent, parts[1].seconds = 300, 0, 60.0
+    store: Any = SimpleNamespace(
+        records=lambda: parts, trials=list, budget=900, objectives=(SCORE,)
+    )
+    for hours, closed in ((100 / 3600, False), (80 / 3600, True)):
+        limits = Limits(store, budget=Budget(max_hours=hours), finals=1)
+        assert bool(limits.closed()) is closed
+
+
+def test_trials_of_another_study_say_nothing_of_what_a_run_costs() -> None:
+    own, taken = trial(0, examples=900), trial(1, examples=900)
+    taken.source, taken.gpu_seconds = "another", 0.0
+    assert expected_finals([own, taken], 1, 900, 1) == expected_finals([own], 1, 900, 1)
 
 
 def test_spent_is_summed_over_trials_and_finalists() -> None:

@@ -26,9 +26,10 @@ def expected_finals(
 ) -> Spent:
     """Return what the runs of the finals will use up, by the seconds an example of complete trials.
 
-    Before the first complete trial the others count; before the first example it is nothing.
+    Before the first complete trial the others count; before the first example it is nothing. A
+    trial that went on counts once for each of its parts, one of another study not at all.
     """
-    seen = [r for r in records if r.examples]
+    seen = [r for r in records if r.examples and not r.source]
     known = [r for r in seen if r.state is TrialState.COMPLETE] or seen
     if not known:
         return Spent()
@@ -127,13 +128,13 @@ class Limits:
     def closed(self) -> str:
         """Return why no further run is started while those at work may go on; else empty."""
         if self._budget != Budget() and not self._closed:
-            store, records = self._store, with_ends(self._store.records())
+            store, records = self._store, self._store.records()
             spent = replace(self.used(), trials=sum(map(drawn, store.trials())))
             ended = any(record.state is TrialState.COMPLETE for record in records)
             runs = self._finals + (not ended)  # one of the search has to come to its end
             reserve = expected_finals(records, runs, store.budget, self._concurrent)
             self._closed = self._budget.exhausted(spent, reserve) or self._budget.no_gain_in(
-                records, *store.objectives
+                with_ends(records), *store.objectives
             )
             self.ended_early = self._closed or self.ended_early
         return self._closed
