@@ -9,7 +9,11 @@ import pytest
 from sentune.beats import Beat
 from sentune.job.time_left import SLOWER, PlannedWork, TimeLeft, measured, shown_left
 from sentune.records import TrialRecord, TrialState
+from sentune.study.config import StudyConfig
+from sentune.study.planning.capacity import Capacity, Node
+from sentune.study.planning.plan import make_plan
 from sentune.study.space.objectives import Objective
+from sentune.study.space.space import SearchSpace, Uniform
 from sentune.study.store.study_index import StudyPlace
 from sentune.study.store.study_view import StoredRun, StudySnapshot
 from tests.job.recorded_study import FOLDER, frames
@@ -118,6 +122,15 @@ def test_a_trial_passes_a_rung_as_often_as_the_scheduler_lets_one_pass() -> None
     to_rung, from_rung = 100 / 20 + 4, 200 / 20 + 4
     start = 5.0  # of the later ones, as that of the first
     assert told(*stopped, work=work) == pytest.approx(start + to_rung + from_rung / 3, rel=0.05)
+
+
+def test_the_median_rule_ends_half_of_the_trials_at_its_first_rung() -> None:
+    config = StudyConfig(name="s", storage="studies", max_examples=900, scheduler="median")
+    space = SearchSpace(method="toy", objective="toy/score", settings={"rate": Uniform(0.0, 1.0)})
+    plan = make_plan(config, space, Capacity.fixed(Node(cpus=2)))
+    left = TimeLeft.of_plan(config, space, plan.to_dict(), judged=0)
+    assert left is not None
+    assert left.work.chances == {200: 0.5}
 
 
 def test_what_is_shown_does_not_grow_until_work_is_slower_by_half() -> None:

@@ -44,6 +44,22 @@ def test_a_plan_says_trials_rungs_examples_and_concurrency():
     assert json.loads(json.dumps(plan.to_dict())) == plan.to_dict()
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "examples", "validations"),
+    [
+        ("median", 16 * 200 + 8 * 700, 16 * 2 + 8 * 7),  # half end at 200, of 100, 200 ... 900
+        # of 17: nine, five and three in the brackets, which stop at 100 and 300, at 300, at none
+        ("hyperband", (900 + 600 + 600) + (1500 + 600) + 2700, (9 + 3 + 1) + (5 + 5 + 1) + 3 * 3),
+    ],
+)
+def test_examples_and_validations_are_of_the_same_search(
+    scheduler: str, examples: int, validations: int
+) -> None:
+    trials = 16 if scheduler == "median" else 17
+    plan = make_plan(config(trials=trials, finalists=0, scheduler=scheduler), SPACE, LAPTOP)
+    assert (plan.examples_expected, plan.validations_expected) == (examples, validations)
+
+
 def test_a_plan_says_how_many_gpus_no_trial_is_given():
     assert make_plan(config(trials=9), SPACE, GPUS).gpus_unused == 8
     assert make_plan(config(trials=9, gpus_per_worker=0.5), SPACE, GPUS).gpus_unused == 0

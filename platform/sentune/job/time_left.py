@@ -194,13 +194,14 @@ class TimeLeft:
         population, whose runs go on from each other's checkpoints."""
         if config.population:
             return None
+        median_rule = plan["scheduler"] == "median"  # half of the trials end, at the first rung
         work = PlannedWork(
             trials=plan["trials"],
             finals=plan["finalists"],
             concurrent=plan["concurrent_now"] or plan["concurrent"],
             milestones=config.milestones(space.mode),
-            rungs=tuple(plan["rungs"]),
-            share=2 if plan["scheduler"] == "median" else config.eta,
+            rungs=tuple(plan["rungs"][:1] if median_rule else plan["rungs"]),
+            share=2 if median_rule else config.eta,
             keep=max(1, config.finalists),
             reused=config.launched_by == "inline",
             judged=judged,

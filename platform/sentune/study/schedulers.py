@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from statistics import fmean, median
 from typing import Any, TypeAlias
 
@@ -90,18 +91,15 @@ class Scheduler:
         """Return how many ``waiting`` has at most."""
         return 0
 
+    def left(self, trials: int, milestone: int) -> int:
+        """Return how many trials of a search come to a milestone, in examples, if each rung before
+        it stops the share that it aims at."""
+        return trials
+
     def expected(self, trials: int) -> int:
-        """Return the examples of a search if each rung stops the share that it aims at."""
-        return trials * self.max_examples
-
-
-def cascade(trials: int, milestones: Sequence[int], share: int) -> int:
-    """Return the examples of a search whose rungs let one in ``share`` go on, at least one."""
-    total, reached, left = 0, 0, trials
-    for milestone in milestones:
-        total += left * (milestone - reached)
-        reached, left = milestone, min(left, max(1, left // share))
-    return total
+        """Return the examples of such a search."""
+        steps = pairwise((0, *self.milestones))
+        return sum(self.left(trials, end) * (end - start) for start, end in steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +140,9 @@ class Halving(Scheduler):
         """Return how many of the trials at a rung go on."""
         return max(self.keep, reached // self.eta)
 
-    def expected(self, trials: int) -> int:
-        return cascade(trials, self.milestones, self.eta)
+    def left(self, trials: int, milestone: int) -> int:
+        passed = sum(rung < milestone for rung in self.rungs)
+        return min(trials, max(1, trials // self.eta**passed))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,9 +246,9 @@ class Hyperband(Halving):
         where = f"bracket {bracket + 1} of {len(self.brackets)}"
         return f"{said} ({where})" if said else ""
 
-    def expected(self, trials: int) -> int:
+    def left(self, trials: int, milestone: int) -> int:
         number = [self.bracket_of(trial) for trial in range(trials)]
-        return sum(b.expected(number.count(place)) for place, b in enumerate(self.brackets))
+        return sum(b.left(number.count(i), milestone) for i, b in enumerate(self.brackets))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,9 +289,10 @@ class MedianStopping(Scheduler):
         others = f"the median of {len(until)} earlier trials' averages is {usual:.4g}"
         return f"{told}; {others}"
 
-    def expected(self, trials: int) -> int:
+    def left(self, trials: int, milestone: int) -> int:
         # every second trial ends at the first rung that compares
-        return cascade(trials, (*self.rungs[:1], self.max_examples), 2)
+        ends = bool(self.rungs) and milestone > self.rungs[0]
+        return min(trials, max(1, trials // 2)) if ends else trials
 
 
 RUNG_STEPS = 20

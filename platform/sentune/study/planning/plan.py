@@ -152,10 +152,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         raise PlanError("--concurrent", config.concurrent, f"the cluster holds {full}; give auto")
     concurrent = min(config.concurrent or full, config.max_concurrent or full, most)
     low, high = config.worker_range
-    # validations of a search in which each rung before them lets its share of trials go on
-    share = 2 if config.scheduler == "median" else config.eta
-    passed = [sum(rung < milestone for rung in scheduler.rungs) for milestone in milestones]
-    validations = [max(1, runs // share**stops) for stops in passed]
+    validations = [scheduler.left(runs, milestone) for milestone in milestones]
     kind = "none" if config.objectives else config.scheduler
     return Plan(
         study=config.name,
