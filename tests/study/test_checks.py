@@ -122,6 +122,21 @@ def test_a_database_that_cannot_be_reached(tmp_path: Path, url: str, told: str) 
     assert "hush" not in str(refused.value)
 
 
+def test_a_postgresql_address_without_a_driver_is_for_the_one_that_is_installed() -> None:
+    """Something answers there, which is no database: a driver that is missing is told before."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=closing_all, args=(server, 2), daemon=True).start()
+        address = f"postgresql://ann@127.0.0.1:{server.getsockname()[1]}/studies"
+        with pytest.raises(PlanError, match="cannot be opened"):
+            check_database(address)
+
+
+def closing_all(server: socket.socket, connections: int) -> None:
+    """Accept so many connections and end each at once."""
+    for _ in range(connections):
+        server.accept()[0].close()
+
+
 def test_a_database_that_another_driver_writes_is_no_trouble(tmp_path: Path) -> None:
     file = tmp_path / "own.db"
     with sqlite3.connect(file) as other:

@@ -375,6 +375,22 @@ def test_a_driver_keeps_what_it_writes_as_others_read_it(tmp_path: Path) -> None
         driver.get_study_id_from_name("s")
 
 
+def test_nothing_is_kept_of_a_deleted_study_whose_number_the_next_one_has(tmp_path: Path) -> None:
+    driver = open_storage(f"sqlite:///{tmp_path}/t.db", driver=True)
+    numbers = []
+    for _ in range(2):
+        study = driver.create_new_study([StudyDirection.MAXIMIZE], "s")
+        numbers.append(study)
+        assert driver.get_all_trials(study) == []
+        trials = [driver.create_new_trial(study) for _ in range(3 - len(numbers))]
+        assert len(driver.get_all_trials(study)) == len(trials)
+        driver.set_trial_state_values(trials[-1], TrialState.COMPLETE, [0.5])
+        if len(numbers) == 1:
+            driver.delete_study(study)
+    assert numbers[0] == numbers[1]
+    assert [trial.state for trial in driver.get_all_trials(study)] == [TrialState.COMPLETE]
+
+
 @pytest.mark.parametrize("ways", [("journal", "database"), ("database", "journal")])
 def test_a_study_is_exported_as_optuna_has_it(
     old: Path, tmp_path: Path, ways: tuple[str, str]

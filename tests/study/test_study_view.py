@@ -20,7 +20,7 @@ from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.driver_process import Driver
 from sentune.study.store.file_lock import LOCK_FILE, FileLock
 from sentune.study.store.storage import open_storage
-from sentune.study.store.study_index import every_study, find_study
+from sentune.study.store.study_index import every_study, find_study, is_database
 from sentune.study.store.study_view import StudyView
 from sentune.study.store.trial_codec import MEMORY, record_of
 
@@ -182,7 +182,16 @@ def test_a_study_or_storage_that_there_is_not(tmp_path: Path):
         every_study(str(tmp_path / "nowhere"))
     with pytest.raises(InvalidValue, match="no such file"):
         every_study(f"sqlite:///{tmp_path}/nothing.db")
+    with pytest.raises(InvalidValue, match="no such file"):
+        every_study(f"sqlite+pysqlite:///{tmp_path}/nothing.db")
     assert not (tmp_path / "nothing.db").exists()
+    assert is_database("postgres://host/studies")
+
+
+def test_a_database_with_settings_of_the_connection_is_found(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/own.db?timeout=5"
+    optuna.create_study(storage=url, study_name="toy")
+    assert [place.name for place in every_study(url)] == ["toy"]
 
 
 def test_a_run_that_has_not_changed_is_read_once(tmp_path: Path, monkeypatch: Any):

@@ -27,6 +27,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sentune.credentials import without_credentials
 from sentune.errors import PlanError, named
 from sentune.io.atomic import StorageError, check_storage
+from sentune.io.database_lock import database_url
 from sentune.io.sqlite_file import damage_in, sqlite_path
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Plan, bytes_bound, most_waiting
@@ -123,7 +124,8 @@ def check_database(
         return
     shown = without_credentials(address)
     try:
-        url = make_url(address)
+        # MLflow opens the tracking server's as it is written
+        url = database_url(address) if option == "--optuna" else make_url(address)
     except (ArgumentError, ValueError):  # the latter for a port that is no number
         fix = "write sqlite:////PATH or postgresql+psycopg2://USER@HOST/DATABASE"
         raise PlanError(option, shown, fix) from None

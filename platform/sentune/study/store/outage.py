@@ -310,11 +310,11 @@ class StudyDatabase(BaseStorage):
 
     def delete_study(self, study_id: int) -> None:
         with self._lock:
-            self._trials.pop(study_id, None)
-            self._attributes.pop(study_id, None)
-            self._studies = {name: i for name, i in self._studies.items() if i != study_id}
-            self._ids = {key: place for key, place in self._ids.items() if key[0] != study_id}
-            self._places = {i: key for i, key in self._places.items() if key[0] != study_id}
+            # SQLite gives the number of a deleted study to the next one
+            trials = (self._trials, self._ids, self._places, self._changed)
+            known: tuple[Any, ...] = (*trials, self._attributes, self._studies)
+            for kept in known:
+                kept.clear()
             self._asked(lambda: self._backend.delete_study(study_id))
 
     def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from sentune.errors import DamagedFile, InvalidValue
 from sentune.io.atomic import read_document
 from sentune.io.object_store import asked, files_at, is_local
+from sentune.io.sqlite_file import sqlite_path
 from sentune.study.store import DATABASE, JOURNAL
 from sentune.summary import FIX
 
@@ -113,7 +114,8 @@ def find_study(storage: str, name: str, optuna_url: str | None = None) -> StudyP
 def is_database(storage: str) -> bool:
     """Return whether a storage is named by its database's URL, not by a folder or bucket."""
     scheme, separator, _ = storage.partition("://")
-    return bool(separator) and scheme.split("+")[0] in ("sqlite", "postgresql", "mysql")
+    kinds = ("sqlite", "postgresql", "postgres", "mysql")
+    return bool(separator) and scheme.split("+")[0] in kinds
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -162,7 +164,7 @@ def _in_folder(name: str, folder: str, optuna_url: str | None) -> StudyPlace | N
 def _in_database(url: str) -> list[StudyPlace]:
     from sentune.study.store.storage import open_storage
 
-    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
+    if (file := sqlite_path(url)) is not None and not file.exists():
         raise InvalidValue("--storage", url, "there is no such file")
     names = sorted(study.study_name for study in open_storage(url).get_all_studies())
     return [
