@@ -52,6 +52,9 @@ SMALL = {
 }
 """Beginning of a command, the first that fits -> options that make it small."""
 
+JUDGED = {r".*\bintersent\b": "operations", r".*invertible": "similarity", r".*": "nli"}
+"""Beginning of a job without corpora, the first that fits -> the built-in one that judges it."""
+
 
 def not_run(call: Call) -> str | None:
     """Return the pattern of ``NOT_RUN`` that a command fits; None where it is run."""
@@ -74,6 +77,9 @@ def made_small(call: Call, number: int) -> list[str]:
             words += ["--set", "batch_size=32"]
         if "--trials" in added and "--study" not in line:
             words.append(f"--study=small-{number}")
+        if "--finalists" in added and not re.search(r"--(corpus|dev)\b", line):
+            corpus = next(name for start, name in JUDGED.items() if re.match(start, line))
+            words += [f"--{s}=builtin:{corpus}?split={s}&size=40" for s in ("dev", "test")]
     return words
 
 

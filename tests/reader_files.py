@@ -23,6 +23,13 @@ Row: TypeAlias = dict[str, Any]
 ROWS = 240
 """Rows of a file; every other one has a premise that three people annotated."""
 
+SMALL_CORPORA = """
+from sentune.corpora.formats import builtin
+for rows in (builtin.MEDIUM, builtin.LARGE):
+    rows.update(train=3000, dev=100, test=100)
+"""
+"""First lines of a program that makes the built-in corpora small where it names no size."""
+
 
 def pairs(number: int) -> list[Row]:
     corpus = read(f"builtin:nli?size={ROWS}&seed={number}", Kind.LABELLED_PAIRS)
@@ -35,7 +42,7 @@ def scored(number: int) -> list[Row]:
 
 
 def operations(name: str, number: int) -> list[Row]:
-    corpus = read(f"builtin:operations?size={4 * ROWS}&seed={number}", Kind.OPERATIONS)
+    corpus = read(f"builtin:operations?size={ROWS}&seed={number}", Kind.OPERATIONS)
     return [row for row in corpus.table.to_pylist() if row["operation"] == name]
 
 

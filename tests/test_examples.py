@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.reader_files import SMALL_CORPORA
+
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.ipynb"))
 every = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -24,6 +26,10 @@ def shown(output: dict[str, Any]) -> str:
     data = output.get("data", {})
     parts = (output.get("text", ""), data.get("text/plain", ""), data.get("text/html", ""))
     return "\n".join("".join(part) for part in parts)
+
+
+def twentieth(setting: re.Match[str]) -> str:
+    return f"{setting[1]}={max(512, int(setting[2]) // 20)}"
 
 
 def test_there_are_four() -> None:
@@ -46,14 +52,20 @@ def test_what_is_stored_is_whole_small_and_of_no_machine(path: Path) -> None:
 @pytest.mark.extras
 @every
 def test_it_runs_from_a_wheel(path: Path, wheel: Path, tmp_path: Path) -> None:
-    pytest.importorskip("nbclient", reason="the extra 'notebook' is not installed")
-    executed = tmp_path / path.name
+    """With a twentieth of the training; ``make examples`` runs all of it."""
+    nbformat = pytest.importorskip("nbformat", reason="the extra 'notebook' is not installed")
+    small, executed = tmp_path / path.name, tmp_path / "executed.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        cell.source = re.sub(r"\b(max_examples|limit)=([\d_]+)", twentieth, cell.source)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(SMALL_CORPORA))
+    nbformat.write(notebook, small)
     code = (
         "import sys, nbformat; from pathlib import Path; from execute import execute\n"
         "nbformat.write(execute(Path(sys.argv[1]), Path()), sys.argv[2])"
     )
     done = subprocess.run(
-        [wheel, "-c", code, path, executed],
+        [wheel, "-c", code, small, executed],
         capture_output=True, text=True, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(path.parent)},
     )  # fmt: skip

@@ -19,6 +19,7 @@ from sentune.corpora.formats import read
 from sentune.corpora.formats.registry import FORMATS
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
+from tests.reader_files import SMALL_CORPORA
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), re.S)
@@ -134,11 +135,25 @@ def test_a_format_reads_rows_and_leaves_bad_ones_out(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 def test_the_page_runs_as_one_program(folder: Path) -> None:
-    done = program(folder, *BLOCKS)
+    done = program(folder, SMALL_CORPORA, *BLOCKS)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "direction/accuracy" in done.stdout
     assert "match/accuracy" in done.stdout
     assert "rte/accuracy" in done.stdout
+
+
+LOADED = """
+import os, sys
+import sentune
+for named, path in (("", []), ("caps", []), ("caps", ["{folder}"])):
+    os.environ["SENTUNE_MODULES"] = named
+    sys.path += path
+    try:
+        print(sentune.Embedder.load("{model}").name)
+    except sentune.errors.SentuneError as error:
+        print(error)
+"""
+"""Loads a model where its class is named nowhere, is named, and is found, too."""
 
 
 @pytest.mark.cluster
@@ -148,7 +163,8 @@ def test_a_module_reaches_two_workers_and_its_change_is_named(folder: Path) -> N
     call = (
         "import matching; dev = {'match': 'builtin:nli?split=dev&size=60'}\n"
         "study = sentune.tune('caps:CapCSE', trials=1, max_examples=320, finalists=0, workers=2,"
-        " dev=dev, objective='match/accuracy', sampler='mutation:Mutation',"
+        " limit=640, test='builtin:nli?split=test&size=60', dev=dev,"
+        " objective='match/accuracy', sampler='mutation:Mutation',"
         " set={'batch_size': 32, 'learning_rate': 1e-3}, study='two')"
     )
     elsewhere = folder / "elsewhere"
@@ -160,14 +176,12 @@ def test_a_module_reaches_two_workers_and_its_change_is_named(folder: Path) -> N
     assert "complete caps:CapCSE match/accuracy" in done.stdout
 
     model = elsewhere / "studies" / "two" / "model"
-    load = f"from sentune import Embedder; Embedder.load({str(model)!r})"
-    lost = program(elsewhere, load)
-    assert "caps:CapCSE" in lost.stderr.splitlines()[-1]
-    assert "import caps first, or set SENTUNE_MODULES=caps" in lost.stderr.splitlines()[-1]
-    missing = program(elsewhere, load, SENTUNE_MODULES="caps")
-    assert "cannot be imported here" in missing.stderr.splitlines()[-1]
-    found = program(elsewhere, load, PYTHONPATH=str(folder), SENTUNE_MODULES="caps")
-    assert found.returncode == 0, found.stderr
+    tried = program(elsewhere, LOADED.format(model=model, folder=folder))
+    lost, missing, found = tried.stdout.splitlines()
+    assert "caps:CapCSE" in lost
+    assert "import caps first, or set SENTUNE_MODULES=caps" in lost
+    assert "cannot be imported here" in missing
+    assert found == "caps:CapCSE"
 
     for changed, text in (("caps", BLOCKS[0]), ("matching", MATCH), ("mutation", BLOCKS[-1])):
         (folder / f"{changed}.py").write_text(text + "\n# changed")
@@ -178,6 +192,8 @@ def test_a_module_reaches_two_workers_and_its_change_is_named(folder: Path) -> N
         "--sampler=mutation:Mutation",
         "--trials=1",
         "--max-examples=320",
+        "--limit=640",
+        "--test=builtin:nli?split=test&size=60",
         "--finalists=0",
         "--workers=2",
     ]

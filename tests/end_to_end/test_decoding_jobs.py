@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from sentune import Embedder
 from sentune.summary import read_summary
-from tests.end_to_end.jobs import finish
+from tests.end_to_end.jobs import command, finish
 
-SENTUNE = str(Path(sys.executable).parent / "sentune")
 OPERATIONS = [
     "--quick",
     "--corpus=builtin:operations?size=1200",
@@ -47,7 +44,7 @@ STORIES = [
 def operated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small InterSent study on two corpora mixed."""
     storage = tmp_path_factory.mktemp("studies")
-    done = finish("tune_intersent", OPERATIONS, storage)
+    done = finish("tune_intersent", OPERATIONS, storage, own_ray=True)
     assert done.stderr == ""
     assert re.search(r"fusion/rouge1 .* % copying", done.stdout), done.stdout
     return storage / "operations"
@@ -78,8 +75,8 @@ def test_evaluating_the_intersent_model_gives_the_study_s_figures(
         "--task=generation=builtin:operations?split=test&size=40",
         "--task=sts=builtin:scenes?split=test&size=60",
     ]
-    words = [SENTUNE, "evaluate", str(operated / "model"), *tasks, f"--json={out}"]
-    subprocess.run(words, check=True, capture_output=True)
+    done = command("evaluate", str(operated / "model"), *tasks, f"--json={out}")
+    assert done.returncode == 0, done.stderr
     figures = json.loads(out.read_text())
     for name, value in read_summary(str(operated))["test"].items():
         task, metric = name.split("/")
@@ -89,8 +86,7 @@ def test_evaluating_the_intersent_model_gives_the_study_s_figures(
 def test_steps_on_the_command_line_are_those_in_python(operated: Path) -> None:
     model, a, b = str(operated / "model"), "the dog hid the ball", "the dog slept in the garden"
     expression = "compress(difference(fuse(A, B), A))"
-    words = [SENTUNE, "compose", model, expression, f"A={a}", f"B={b}"]
-    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    said = command("compose", model, expression, f"A={a}", f"B={b}").stdout.strip()
     e = Embedder.load(model)
     assert said == e.decode(e.compress(e.difference(e.fuse(a, b), a)))
 
@@ -99,7 +95,7 @@ def test_steps_on_the_command_line_are_those_in_python(operated: Path) -> None:
 def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small study of invertible decoders."""
     storage = tmp_path_factory.mktemp("studies")
-    done = finish("tune_invertible", STORIES, storage)
+    done = finish("tune_invertible", STORIES, storage, own_ray=True)
     assert done.stderr == ""
     assert "of the corpus's" in done.stdout
     return storage / "stories"
@@ -117,19 +113,17 @@ def test_an_invertible_study_reads_its_representation_out(told: Path, tmp_path: 
     assert {"sts/pearson", "sts/words_pearson"} <= set(summary["test"])
     out = tmp_path / "figures.json"
     task = "--task=sts=builtin:similarity?split=test&size=120"
-    words = [SENTUNE, "evaluate", str(told / "model"), task, f"--json={out}"]
-    subprocess.run(words, check=True, capture_output=True)
+    done = command("evaluate", str(told / "model"), task, f"--json={out}")
+    assert done.returncode == 0, done.stderr
     figures = json.loads(out.read_text())["sts"]
     assert figures["pearson"] == pytest.approx(summary["test"]["sts/pearson"], abs=1e-6)
 
 
 def test_what_an_invertible_model_cannot_do_is_said(told: Path) -> None:
-    words = [SENTUNE, "evaluate", str(told / "model")]
-    tasks = ["--task=generation=builtin:operations?split=test&size=8"]
-    done = subprocess.run([*words, *tasks], capture_output=True, text=True, check=True)
+    task = "--task=generation=builtin:operations?split=test&size=8"
+    done = command("evaluate", str(told / "model"), task)
+    assert done.returncode == 0, done.stderr
     assert "the model has no decoder" in done.stdout
-    fused = subprocess.run(
-        [SENTUNE, "fuse", str(told / "model"), "a", "b"], capture_output=True, text=True
-    )
+    fused = command("fuse", str(told / "model"), "a", "b")
     assert fused.returncode == 2
     assert "neither operators nor a decoder" in fused.stderr

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
 from sentune.summary import read_summary
 from sentune.tasks import References, evaluate, make_tasks, with_prior
-from tests.end_to_end.jobs import ROOT, finish
+from tests.end_to_end.jobs import command, finish
 
 VOTES = {
     "entailment": ["entailment"] * 5,
@@ -79,18 +76,16 @@ def test_the_prior_is_of_the_pairs_of_several_labels_and_of_the_study(study) -> 
         with_prior([read("builtin:nli?size=30", Kind.LABELLED_PAIRS)], "balanced")
 
 
-def test_evaluate_shows_the_best_of_each_alpha_1_on_dev_as_seen(study) -> None:
+def test_evaluate_shows_the_best_of_each_alpha_1_on_dev_as_seen(study, monkeypatch) -> None:
     folder, test = study
     dev, out = folder.parent / "dev.jsonl", folder / "rows.json"
     options = [
         f"--task=ambiguous-rte={test}", f"--dev=ambiguous-rte=snli:{dev}?votes=2",
         "--prior=balanced", "--set=alpha_1=0.2,0.4", f"--json={out}",
     ]  # fmt: skip
-    command = [sys.executable, "-m", "sentune", "evaluate", str(folder / "model"), *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "platform"), "COLUMNS": "200"}
-    done = subprocess.run(
-        command, env=environment, check=True, timeout=300, capture_output=True, text=True
-    )
+    monkeypatch.setenv("COLUMNS", "200")
+    done = command("evaluate", str(folder / "model"), *options)
+    assert done.returncode == 0, done.stderr
     found = json.loads(out.read_text())
     assert list(found) == ["ambiguous-rte", "ambiguous-rte@0.2", "ambiguous-rte@0.4"]
     title, table = done.stdout.split("ambiguous-rte at the best of each alpha_1 on dev: seen")
@@ -118,10 +113,9 @@ def test_the_model_keeps_its_references_and_gives_the_same_figures_on_test(study
     assert tuple(stored.sentences) == drawn.sentences
     assert dict(stored.sizes) == dict(drawn.sizes)
     out = folder / "again.json"
-    command = [sys.executable, "-m", "sentune", "evaluate", str(folder / "model")]
     options = [f"--task=ambiguous-rte={test}", f"--json={out}"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "platform")}
-    subprocess.run([*command, *options], env=environment, check=True, timeout=300)
+    done = command("evaluate", str(folder / "model"), *options)
+    assert done.returncode == 0, done.stderr
     by_command = json.loads(out.read_text())["ambiguous-rte"]
     assert by_command["macro_f1"] == pytest.approx(
         summary["test"]["ambiguous-rte/macro_f1"], abs=1e-6

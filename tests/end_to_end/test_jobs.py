@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from typer.testing import CliRunner
 from sentune import Embedder
 from sentune.cli import app
 from sentune.summary import read_summary
-from tests.end_to_end.jobs import ROOT, start
+from tests.end_to_end.jobs import command, start
 from tests.tampering import TEN
 
 SMALL = [
@@ -115,10 +113,9 @@ def test_a_tampered_copy_of_the_study_is_found(tuned, name: str, tmp_path: Path)
 def test_evaluating_the_model_gives_the_study_s_own_test_figures(tuned, tmp_path: Path) -> None:
     storage, _ = tuned
     out = tmp_path / "figures.json"
-    command = [str(Path(sys.executable).parent / "sentune"), "evaluate"]
     tasks = [f"--task={task}=builtin:nli?split=test&size=120" for task in ("rte", "direction")]
-    words = [*command, str(storage / "gumbel" / "model"), *tasks, f"--json={out}"]
-    subprocess.run(words, check=True, capture_output=True)
+    done = command("evaluate", str(storage / "gumbel" / "model"), *tasks, f"--json={out}")
+    assert done.returncode == 0, done.stderr
     figures = json.loads(out.read_text())
     summary = read_summary(str(storage / "gumbel"))
     for name, value in summary["test"].items():
@@ -195,28 +192,27 @@ def test_the_other_methods_run_to_a_model(name, metric, options, tmp_path: Path)
     assert Embedder.load(tmp_path / study / "model").encode(["a dog runs"]).shape[0] == 1
 
 
-def test_both_launchers_give_the_same_metrics_for_the_same_seed(tmp_path: Path) -> None:
-    """A Ray Train group of one is bit for bit the same; a group of two sums in another order."""
-    found = {}
-    for launcher, workers in (("inline", 1), ("train", 1), ("train", 2)):
-        options = (
-            f"--launcher={launcher}",
-            f"--workers={workers}",
-            f"--study=w{workers}{launcher}",
-        )
-        fixed = ("--trials=1", "--finalists=0", "--set=learning_rate=1e-3", "--set=dimension=8")
-        done = job("tune_gumbel", *options, *fixed, storage=tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
-        trial = read_summary(str(tmp_path / f"w{workers}{launcher}"))["trials"][0]
-        timed = ("train/seconds", "train/examples_per_second")
-        found[launcher, workers] = {
-            name: value for name, value in trial["metrics"].items() if name not in timed
-        }
-    assert found["inline", 1] == found["train", 1]
-    assert found["train", 2] == pytest.approx(found["inline", 1], abs=0.02)
-    assert found["train", 2]["train/loss"] == pytest.approx(
-        found["inline", 1]["train/loss"], rel=1e-4
-    )
+@pytest.fixture(scope="module")
+def inline(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """The metrics of a trial over a shared corpus, by the inline launcher."""
+    return trial_of("--launcher=inline", storage=tmp_path_factory.mktemp("inline"))
+
+
+def trial_of(option: str, storage: Path) -> dict[str, float]:
+    """The metrics of the one trial of a study, without those of time."""
+    fixed = ("--trials=1", "--finalists=0", "--set=learning_rate=1e-3", "--set=dimension=8")
+    done = job("tune_gumbel", option, "--validate-every=192", *fixed, storage=storage)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "at 384 examples" in done.stdout
+    (trial,) = read_summary(str(storage / "gumbel"))["trials"]
+    return {name: value for name, value in trial["metrics"].items() if "second" not in name}
+
+
+def test_both_launchers_give_the_same_metrics_for_the_same_seed(
+    inline: dict[str, float], tmp_path: Path
+) -> None:
+    """A Ray Train group of one; of groups of two: tests/training/test_loop.py."""
+    assert trial_of("--launcher=train", storage=tmp_path) == inline
 
 
 @pytest.mark.parametrize(
@@ -231,23 +227,15 @@ def test_both_launchers_give_the_same_metrics_for_the_same_seed(tmp_path: Path) 
         ("--constraint=rte/auc", "METRIC<=NUMBER"),
     ],
 )
-def test_what_cannot_run_is_refused_in_one_line(
-    option: str, hint: str, tmp_path: Path, monkeypatch, capsys
-) -> None:
-    """In this process: each start of a job imports for seconds."""
-    monkeypatch.setattr(sys, "path", [str(ROOT / "jobs"), *sys.path])
-    words = ["tune_gumbel.py", f"--storage={tmp_path}", *small(option)]
-    monkeypatch.setattr(sys, "argv", words)
-    with pytest.raises(SystemExit) as end:
-        runpy.run_path(str(ROOT / "jobs" / "tune_gumbel.py"), run_name="__main__")
-    told = capsys.readouterr()
-    assert end.value.code == 2, told.out + told.err
-    assert hint in " ".join(told.err.split())
-    assert "Traceback" not in told.out + told.err
+def test_what_cannot_run_is_refused_in_one_line(option: str, hint: str, tmp_path: Path) -> None:
+    done = job("tune_gumbel", option, storage=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert hint in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_a_refusal_is_what_a_shell_sees(tmp_path: Path) -> None:
-    done = job("tune_gumbel", "--set=batchsize=3", storage=tmp_path)
+    done = job("tune_gumbel", "--set=batchsize=3", storage=tmp_path, own_ray=True)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "batch_size" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
@@ -293,7 +281,7 @@ def test_a_job_on_real_sentences(tmp_path: Path) -> None:
         f"--encoder={encoder}",
         "--trials=1",
         "--max-examples=128",
-        "--seeds=1",
+        "--finalists=0",
         storage=tmp_path,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -302,15 +290,8 @@ def test_a_job_on_real_sentences(tmp_path: Path) -> None:
     assert 0 < summary["test"]["rte/auc"] < 1
 
 
-def test_a_streamed_corpus_gives_the_same_trial_as_a_shared_one(tmp_path: Path) -> None:
+def test_a_streamed_corpus_gives_the_same_trial_as_a_shared_one(
+    inline: dict[str, float], tmp_path: Path
+) -> None:
     """Ray Data reads beside the trial: one CPU stays free for it."""
-    found = {}
-    for way, megabytes in (("shared", 1024), ("streamed", 0)):
-        options = (f"--study={way}", f"--share-mb={megabytes}", "--validate-every=192")
-        fixed = ("--trials=1", "--finalists=0", "--set=learning_rate=1e-3")
-        done = job("tune_gumbel", *options, *fixed, storage=tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
-        trial = read_summary(str(tmp_path / way))["trials"][0]
-        found[way] = {k: v for k, v in trial["metrics"].items() if "second" not in k}
-        assert "at 384 examples" in done.stdout
-    assert found["streamed"] == found["shared"]
+    assert trial_of("--share-mb=0", storage=tmp_path) == inline
