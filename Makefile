@@ -60,7 +60,7 @@ test-numbers: $(READY)  ## the numeric tests with the arithmetic of other x86 co
 
 soak: $(READY)  ## the longest damage: twenty kills ten times, fifty groups stopped, all of it over PostgreSQL and S3 too (hours)
 	@for seed in 0 1 2 3 4 5 6 7 8 9; do echo "== kills, seed $$seed"; SENTUNE_SOAK=1 SENTUNE_KILL_SEED=$$seed $(BIN)/python -m pytest tests/faults/test_driver.py || exit 1; done
-	@SENTUNE_SOAK=1 $(BIN)/python -m pytest tests/faults tests/sharing tests/homes tests/end_to_end/test_closed_form_groups.py --ignore=tests/faults/test_driver.py
+	@SENTUNE_SOAK=1 $(BIN)/python -m pytest tests/faults tests/sharing tests/homes tests/end_to_end/test_closed_form_groups.py tests/training/test_read_once.py --ignore=tests/faults/test_driver.py
 
 check: $(READY)  ## lint, formatting, types and import contracts
 	@$(BIN)/ruff check .

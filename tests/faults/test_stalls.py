@@ -20,6 +20,7 @@ from sentune.study.study import Study, StudyConfig
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
+from tests.soak import SOAK
 from tests.toy_trials import OBJECTIVE, cluster_of_two_cpus, toy_spec
 
 pytestmark = pytest.mark.timeout(900)
@@ -30,6 +31,10 @@ SILENT_SECONDS = 15.0
 
 STOPPED, SLEEPS = "stopped", "sleeps"
 BACK_WITHIN_SECONDS = 30.0
+
+WAYS = [("inline", 1, SLEEPS), ("train", 2, STOPPED)]
+if SOAK:
+    WAYS += [("inline", 1, STOPPED), ("train", 2, SLEEPS)]
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +75,7 @@ def make_program(folder: Path, how: str) -> Program:
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("how", [STOPPED, SLEEPS])
-@pytest.mark.parametrize(("launcher", "workers"), [("inline", 1), ("train", 2)])
+@pytest.mark.parametrize(("launcher", "workers", "how"), WAYS)
 def test_a_worker_that_hangs_counts_as_a_lost_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, launcher: str, workers: int, how: str
 ) -> None:

@@ -26,6 +26,7 @@ from sentune.tracking import Tracker
 from sentune.tracking.database import ensure_database
 from tests.faults.conftest import Place
 from tests.servers import free_port, mlflow_server
+from tests.soak import SOAK
 from tests.tracking.conftest import copied, empty_store, held, story
 from tests.tracking.story import MILESTONES, Story
 from tests.tracking.test_outage import server
@@ -100,12 +101,17 @@ def store(kind: str, place: Place, empty_store: Path, tmp_path: Path) -> Store:
     return Store(folder=folder, database=database, artifacts=str(folder / "served"))
 
 
+STUDIES = 16 if SOAK else 6
+
+
 @pytest.mark.timeout(1500)
 def test_sixteen_studies_at_once_on_a_server_that_is_killed_among_them(
     tmp_path: Path, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     port = free_port()
-    stories = [Story(tmp_path / f"product-{n}", name=f"study-{n}", trials=3) for n in range(16)]
+    stories = [
+        Story(tmp_path / f"product-{n}", name=f"study-{n}", trials=3) for n in range(STUDIES)
+    ]
 
     def write(one: Story, answering: threading.Event) -> None:
         tracker = Tracker(one.name, str(tmp_path), f"http://127.0.0.1:{port}", first_wait=0.05)
@@ -114,10 +120,10 @@ def test_sixteen_studies_at_once_on_a_server_that_is_killed_among_them(
         assert tracker.close(PATIENCE)
 
     back = threading.Event()
-    with ThreadPoolExecutor(16) as pool:
+    with ThreadPoolExecutor(STUDIES) as pool:
         writing = [pool.submit(write, one, back) for one in stories]
         with store.served(port):
-            until_runs(store, 20)
+            until_runs(store, STUDIES + 4)
         with store.served(port):
             back.set()
             for one in writing:
@@ -132,13 +138,13 @@ def test_sixteen_studies_at_once_on_a_server_that_is_killed_among_them(
     ((points,),) = store.rows("SELECT count(*) FROM metrics")
     ways = store.rows("SELECT count(*) FROM metrics GROUP BY key, step, run_uuid")
     assert {count for (count,) in ways} == {1}
-    assert len(runs) == 16 * (1 + 3 + 2)
+    assert len(runs) == STUDIES * (1 + 3 + 2)
     assert not any(status == "RUNNING" or stage != "active" for status, stage in runs)
-    assert points % 16 == 0  # all tell the same story
+    assert points % STUDIES == 0  # all tell the same story
     assert "refuses part" not in caplog.text
     files, root = files_at(store.artifacts)
     models = [path for path in files.find(root) if path.endswith("/model.safetensors")]
-    assert len(models) == 16, "each study's model, once"
+    assert len(models) == STUDIES, "each study's model, once"
 
 
 def points_of(store: Store, study: str) -> dict[str, list[int]]:

@@ -166,7 +166,7 @@ def found(text: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("job", OPTIONS if SOAK else ["tune_gumbel", "tune_laes"])
+@pytest.mark.parametrize("job", OPTIONS if SOAK else ["tune_gumbel"])
 def test_over_s3_two_machines_train_what_one_trains(
     job: str, s3: Bucket, two: Machines, recorder: Recorder, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

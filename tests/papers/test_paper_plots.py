@@ -84,6 +84,7 @@ def test_a_figure_is_a_page_a_drawing_and_its_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("cluster")
 def test_the_lines_of_a_figure_are_the_sweeps_of_its_studies(tmp_path: Path) -> None:
     files = write_files(tmp_path)
     spec = f"stsb:{files}/test.csv"
@@ -109,6 +110,7 @@ def test_the_lines_of_a_figure_are_the_sweeps_of_its_studies(tmp_path: Path) -> 
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("cluster")
 def test_a_spectrum_is_of_the_model_s_projection(tmp_path: Path) -> None:
     stories = tmp_path / "books.txt"
     stories.write_text("\n".join(f"w{i % 40} w{i % 7} ." for i in range(400)))

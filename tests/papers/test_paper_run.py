@@ -11,7 +11,7 @@ from sentune.papers.make import TableMaker
 from sentune.papers.table import DataFolder, StudyChoices, cut, find_published
 from tests.end_to_end.test_closed_form_jobs import write_files
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("cluster")]
 
 
 def test_cells_are_what_the_models_of_the_studies_reach(tmp_path: Path) -> None:

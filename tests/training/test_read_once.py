@@ -27,6 +27,7 @@ from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.trial import TrialSpec
+from tests.soak import SOAK
 
 pytestmark = pytest.mark.cluster
 
@@ -135,7 +136,7 @@ def work(rank: int, workers: int, scene: Scene) -> None:
     ray.shutdown()
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", [2, 4] if SOAK else [4])
 def test_a_group_reads_each_row_once_and_trains_as_one_worker_does(
     scene: Scene, workers: int
 ) -> None:
