@@ -37,7 +37,6 @@ class Launch:
 
     Attributes:
         program: what trains; picklable.
-        launcher: ``inline`` or ``train``.
         workers: of a trial, fewest and most; equal but for an elastic group.
         cpus, gpus: of a worker, fractions allowed; torch uses as many threads.
         code: fingerprint of the driver's code, which every worker must have.
@@ -46,7 +45,6 @@ class Launch:
     """
 
     program: Program
-    launcher: str
     workers: tuple[int, int]
     cpus: float
     gpus: float

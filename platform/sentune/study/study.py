@@ -12,7 +12,6 @@ from typing import Any
 import optuna
 
 from sentune.code import code_fingerprint
-from sentune.launchers import trainable
 from sentune.launchers.launch import Launch
 from sentune.launchers.ray_internals import ClusterStore
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
@@ -143,7 +142,6 @@ class Study:
         self.held = held
         self.launch = Launch(
             program=program,
-            launcher=config.launched_by,
             workers=config.worker_range,
             cpus=WORKER_CPUS,
             gpus=config.gpus_per_worker,
@@ -230,13 +228,18 @@ class Study:
         """Run what is left of search and finals; None where they did not come to their end."""
         from sentune.study.runner.tune_adapter import run_trials  # loads Ray Tune
 
+        grouped = self.config.launched_by == "train"
+        if grouped:
+            from sentune.launchers.ray_train import train_trainable as trainable  # loads Ray Train
+        else:
+            from sentune.launchers.inline import inline_trainable as trainable
         runner = TrialRunner(
             phases=self._phases(limits),
             limits=limits,
             retire_after=self.config.retire_after,
             max_failures=self.config.max_failures,
             control=self.launch.control,
-            grouped=self.config.launched_by == "train",
+            grouped=grouped,
             sharing=self.sharing,
             stalls=self.stalls,
         )
