@@ -10,7 +10,7 @@ from test_trial_runner import SPACE, Held, Study
 from toys import open_store
 
 from sentune.study.config import Budget
-from sentune.study.runner.limits import Limits, Why
+from sentune.study.runner.limits import Limits
 from sentune.study.runner.tune_adapter import own_signals
 
 
@@ -21,7 +21,7 @@ def test_hours_and_gpu_hours_count_what_earlier_starts_used_up(tmp_path: Path) -
     held.hours = 2.1
     halt = hours.watch()
     assert halt is not None
-    assert (halt.why, "--max-hours 2" in halt.reason) == (Why.BUDGET, True)
+    assert (halt.state, "--max-hours 2" in halt.reason) == ("stopped", True)
 
     earlier = store.create({}, {}, settings={}, seed=0)
     store.charge(earlier, "start", seconds=900, gpus=2)
@@ -79,7 +79,7 @@ def test_a_signal_asks_trials_for_checkpoints_and_a_second_one_ends(
         with own_signals(study.runner):
             signal.raise_signal(number)
             assert study.runner.limits.halt is not None
-            assert study.runner.limits.halt.why is Why.INTERRUPTED
+            assert study.runner.limits.halt.state == "interrupted"
             said = capfd.readouterr().err
             assert said == "writing checkpoints of 2 trials, again to leave now\n"
             with pytest.raises(KeyboardInterrupt):

@@ -18,7 +18,7 @@ from sentune.errors import Overtaken, StudyConflict
 from sentune.launchers.trial_report import Report, died, failed
 from sentune.records import TrialState
 from sentune.study.planning.capacity import Capacity, Node
-from sentune.study.runner.limits import Halt, Limits, Why
+from sentune.study.runner.limits import Halt, Limits
 from sentune.study.runner.sharing import Claim, Sharing
 from sentune.study.runner.trial_runner import Phase, TrialRunner
 from sentune.study.runner.trial_source import Candidate, SearchSource
@@ -279,7 +279,7 @@ def test_a_broken_constraint_is_told_to_the_sampler_and_the_trial_cannot_win(
 def test_a_run_that_was_asked_to_leave_is_continued_by_the_next_start(tmp_path: Path) -> None:
     study = Study(tmp_path)
     study.start("t")
-    study.runner.halt(Halt(why=Why.INTERRUPTED, reason="interrupted"))
+    study.runner.halt(Halt(state="interrupted", reason="interrupted"))
     assert study.control.asked == 1
     assert not study.runner.finished, "it still writes its checkpoint"
     study.say("t", 150, left=True, metrics={})
@@ -305,7 +305,7 @@ def test_too_many_failures_end_the_study_and_say_why(tmp_path: Path) -> None:
     study.runner.watch()
     halt = study.runner.limits.halt
     assert halt is not None
-    assert halt.why is Why.FAILURES
+    assert halt.state == "failed"
     for part in ("3 of 5 trials failed", "loss is nan", "loss is inf", "0.5"):
         assert part in halt.reason
     assert study.start("f") is None
@@ -317,7 +317,7 @@ def test_a_full_disk_ends_the_study_and_its_trial_goes_on_when_it_is_mended(tmp_
     study.say("t", 0, failure="/data: the disk is full", storage=True, metrics={})
     study.runner.end("t")
     halt = study.runner.limits.halt
-    assert halt == Halt(why=Why.STORAGE, reason="/data: the disk is full")
+    assert halt == Halt(state="failed", reason="/data: the disk is full")
     assert study.control.asked == 1
     assert study.start("u") is None
     assert study.runner.finished
@@ -348,7 +348,8 @@ def test_a_signal_halts_and_a_lost_lock_stops_at_once(tmp_path: Path) -> None:
     study.runner.watch()
     study.runner.watch()
     assert study.control.asked == 1, "asked once"
-    assert study.runner.limits.halt == Halt(why=Why.ASKED, reason="stopped by `sentune study stop`")
+    asked = Halt(state="stopped", reason="stopped by `sentune study stop`")
+    assert study.runner.limits.halt == asked
     other = Study(tmp_path, held=Held(lost=True, lost_because="pid 7 on b has it"))
     with pytest.raises(StudyConflict, match="pid 7 on b has it"):
         other.runner.watch()
@@ -368,7 +369,7 @@ def test_a_trial_that_meets_a_later_start_ends_the_driver_and_nothing_is_written
     for _ in range(2):
         with pytest.raises(StudyConflict, match=r"lost its study.*start 5"):
             study.runner.watch()
-        study.runner.halt(Halt(why=Why.INTERRUPTED, reason="interrupted"))
+        study.runner.halt(Halt(state="interrupted", reason="interrupted"))
 
 
 def test_a_group_whose_worker_died_is_given_out_again_and_then_fails(tmp_path: Path) -> None:

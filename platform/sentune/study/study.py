@@ -20,7 +20,7 @@ from sentune.study.fork import fork_from, place_of_trials, refuse_foreign_trials
 from sentune.study.planning.capacity import WORKER_CPUS, available
 from sentune.study.planning.plan import make_plan, searched
 from sentune.study.runner.finals import Finals, compare
-from sentune.study.runner.limits import Alone, Limits, Why
+from sentune.study.runner.limits import Alone, Limits
 from sentune.study.runner.population import Population
 from sentune.study.runner.retention import Retention
 from sentune.study.runner.sharing import CLAIMS, Claim, Sharing
@@ -55,14 +55,6 @@ __all__ = ["MakeSpec", "Study", "StudyConfig", "StudyOutcome"]
 MakeSpec = Callable[[dict[str, Any], str, int, tuple[int, ...]], TrialSpec]
 """(settings, name of the run, seed, milestones) -> the training run. Where it leaves ``directory``
 empty, the study gives it one."""
-
-STATES = {
-    Why.BUDGET: "stopped",
-    Why.ASKED: "stopped",
-    Why.INTERRUPTED: "interrupted",
-    Why.FAILURES: "failed",
-    Why.STORAGE: "failed",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,7 +372,7 @@ class Study:
     ) -> tuple[str, str]:
         if finals is None:
             halt = limits.halt
-            return (STATES[halt.why], halt.reason) if halt is not None else ("interrupted", "")
+            return (halt.state, halt.reason) if halt is not None else ("interrupted", "")
         best = finals.best_trials()
         if finals.records() or (best and not self.config.finalists):
             return "complete", limits.ended_early

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sentune.errors import Overtaken
@@ -42,21 +41,12 @@ def expected_finals(
     )
 
 
-class Why(StrEnum):
-    """Causes of an early end."""
-
-    BUDGET = "budget"
-    ASKED = "asked"
-    INTERRUPTED = "interrupted"
-    FAILURES = "failures"
-    STORAGE = "storage"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Halt:
-    """An early end of a study; ``reason`` is a sentence for the user."""
+    """An early end of a study, with its state (``stopped``, ``interrupted`` or ``failed``) and the
+    reason, a sentence for the user."""
 
-    why: Why
+    state: str
     reason: str
 
 
@@ -155,9 +145,9 @@ class Limits:
         if self.halt is not None:
             return self.halt
         if self._held.signal:
-            return Halt(why=Why.ASKED, reason="stopped by `sentune study stop`")
+            return Halt(state="stopped", reason="stopped by `sentune study stop`")
         if reason := replace(self._budget, max_trials=None).exhausted(self.used(), Spent()):
-            return Halt(why=Why.BUDGET, reason=reason)
+            return Halt(state="stopped", reason=reason)
         failed, count = [r for r in self.ended if r.state is TrialState.FAILED], len(self.ended)
         if count < FEWEST or len(failed) <= self._failed_share * count:
             return None
@@ -165,4 +155,4 @@ class Limits:
         more = f" (and {len(reasons) - 3} more reasons)" if len(reasons) > 3 else ""
         most = f"{len(failed)} of {count} trials failed, more than a share of"
         reason = f"{most} {self._failed_share:g}: {'; '.join(reasons[:3])}{more}"
-        return Halt(why=Why.FAILURES, reason=reason)
+        return Halt(state="failed", reason=reason)

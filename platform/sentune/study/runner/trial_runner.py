@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentune.launchers.launch import OpaqueValue, halved
 from sentune.launchers.trial_report import Report
-from sentune.study.runner.limits import Halt, Limits, Why
+from sentune.study.runner.limits import Halt, Limits
 from sentune.study.runner.trial_source import Candidate, Source
 from sentune.study.store.trial_codec import RESTARTS
 from sentune.study.store.trial_store import TrialStore
@@ -219,7 +219,7 @@ class TrialRunner:
         if report.overtaken:
             return
         if report.storage:  # the next trial would meet it too; this one goes on when mended
-            self.halt(Halt(why=Why.STORAGE, reason=report.failure))
+            self.halt(Halt(state="failed", reason=report.failure))
             return
         if report.failure:
             self._fail(number, report)

@@ -27,7 +27,7 @@ from ray.tune.search import Searcher, SearchGenerator
 from sentune.errors import SentuneError
 from sentune.formatting import counted
 from sentune.launchers.trial_report import Report, died
-from sentune.study.runner.limits import Halt, Why
+from sentune.study.runner.limits import Halt
 from sentune.study.runner.trial_runner import TrialRunner
 
 ASK_AGAIN_SECONDS = 1.0
@@ -305,7 +305,7 @@ def own_signals(runner: TrialRunner) -> Iterator[None]:
         reason = "interrupted" if number == signal.SIGINT else "ended by a signal"
         trials = counted(len(runner.live), "trial")
         os.write(2, f"writing checkpoints of {trials}, again to leave now\n".encode())
-        runner.halt(Halt(why=Why.INTERRUPTED, reason=reason))
+        runner.halt(Halt(state="interrupted", reason=reason))
 
     asking = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in (*asking, signal.SIGUSR1)}
