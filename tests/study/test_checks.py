@@ -27,7 +27,7 @@ from sentune.study.planning.checks import (
     check_writable,
     tracking_silence,
 )
-from sentune.study.planning.plan import Plan, bytes_bound, make_plan
+from sentune.study.planning.plan import PER_RUN, PER_WAITING, Plan, make_plan
 from tests.servers import free_port
 from tests.study.test_plan import SPACE
 
@@ -84,7 +84,7 @@ def test_a_disk_that_cannot_hold_the_checkpoints(
     wanted = config(tmp_path, keep=4, finalists=2, seeds=3, trials=9)
     plan, each = plan_of(wanted), 1000
     # of each of two rungs a third of nine trials, and one more
-    most = bytes_bound(each, concurrent=4, keep=4, finals=6, waiting=8)
+    most = each * (4 * PER_RUN + 8 * PER_WAITING + 4 + 6 + 1)
     free = most - 10
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**9, 0, free))
     with pytest.raises(PlanError) as refused:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from toys import SPACE
 
 from sentune.records import TrialRecord, TrialState
 from sentune.study.config import StudyConfig
-from sentune.study.planning.plan import bytes_bound
+from sentune.study.planning.capacity import Capacity, Node
+from sentune.study.planning.plan import bytes_bound, make_plan
 from sentune.study.runner.retention import (
     Retention,
     Stays,
@@ -316,14 +318,22 @@ class Simulation:
             assert self.study.store(f"{best[0].id:04d}").best() is not None
 
 
+def bound(each: int, **changes: int) -> int:
+    """The bound of a study without trials that may go on."""
+    config = StudyConfig(
+        name="s", storage="", max_examples=300, scheduler="asha", **{"finalists": 0, **changes}
+    )
+    return bytes_bound(each, make_plan(config, SPACE, Capacity.fixed(Node(cpus=4))), config)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_bytes_on_disk_never_exceed_the_bound_and_the_winner_is_always_there(
     seed: int, tmp_path: Path
 ) -> None:
     simulation = Simulation(str(tmp_path), seed)
     simulation.run()
-    bound = bytes_bound(LARGEST, concurrent=Simulation.CONCURRENT, keep=Simulation.KEEP)
-    assert STATE * Simulation.KEEP < simulation.most <= bound
+    most = bound(LARGEST, concurrent=Simulation.CONCURRENT, keep=Simulation.KEEP)
+    assert STATE * Simulation.KEEP < simulation.most <= most
     assert set(simulation.study.kept()) == {
         f"{t.id:04d}" for t in ranked(simulation.study.trials, [SCORE])[: Simulation.KEEP]
     }
@@ -332,8 +342,8 @@ def test_bytes_on_disk_never_exceed_the_bound_and_the_winner_is_always_there(
 
 
 def test_the_bound_counts_finals() -> None:
-    assert bytes_bound(10, concurrent=2, keep=3) == 10 * (10 + 3 + 1)
-    assert bytes_bound(10, concurrent=2, keep=3, finals=4) == 10 * (10 + 3 + 4 + 1)
+    assert bound(10, concurrent=2, keep=3) == 10 * (10 + 3 + 1)
+    assert bound(10, concurrent=2, keep=3, finalists=2, seeds=2) == 10 * (10 + 3 + 4 + 1)
 
 
 def test_a_run_that_must_stay_is_never_dropped_by_a_weaker_rule(tmp_path: Path) -> None:

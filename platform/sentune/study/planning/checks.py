@@ -88,13 +88,7 @@ def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
     if not checkpoint_bytes or "://" in config.storage:
         return
     waiting = most_waiting(config)
-    most = bytes_bound(
-        checkpoint_bytes,
-        concurrent=plan.concurrent,
-        keep=config.keep,
-        finals=plan.finalists,
-        waiting=waiting,
-    )
+    most = bytes_bound(checkpoint_bytes, plan, config)
     files = (file for file in Path(config.folder, "trials").rglob("*") if file.is_file())
     try:
         check_storage(config.storage, max(0, most - sum(file.stat().st_size for file in files)))

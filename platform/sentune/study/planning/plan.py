@@ -223,13 +223,7 @@ def estimate(plan: Plan, config: StudyConfig, probe: Probe) -> Estimate:
         gpu_hours=held * config.gpus_per_worker,
         cpu_hours=held * WORKER_CPUS,
         checkpoint_bytes=probe.checkpoint_bytes,
-        disk_bytes=bytes_bound(
-            probe.checkpoint_bytes,
-            concurrent=plan.concurrent,
-            keep=config.keep,
-            finals=plan.finalists,
-            waiting=most_waiting(config),
-        ),
+        disk_bytes=bytes_bound(probe.checkpoint_bytes, plan, config),
         basis="; ".join([*basis, "on other machines it will differ"]),
     )
 
@@ -259,14 +253,11 @@ def _run_hours(plan: Plan, config: StudyConfig, probe: Probe) -> tuple[float, fl
     return hours(plan.trials, examples, validations - saved), full
 
 
-def bytes_bound(
-    checkpoint_bytes: int, *, concurrent: int, keep: int, finals: int = 0, waiting: int = 0
-) -> int:
-    """Return bytes of checkpoints that a study with so many runs at a time, best trials that are
-    kept, runs of the finals and stopped trials that may go on never exceeds; one more is the
-    published model's."""
-    runs = PER_RUN * concurrent + PER_WAITING * waiting
-    return checkpoint_bytes * (runs + keep + finals + 1)
+def bytes_bound(checkpoint_bytes: int, plan: Plan, config: StudyConfig) -> int:
+    """Return the most bytes that a study's checkpoints take: of runs at work, of stopped ones that
+    may go on, of the best trials, of the finals, and one of the published model."""
+    runs = PER_RUN * plan.concurrent + PER_WAITING * most_waiting(config)
+    return checkpoint_bytes * (runs + config.keep + plan.finalists + 1)
 
 
 def most_waiting(config: StudyConfig) -> int:
