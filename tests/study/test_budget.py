@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentune.errors import InvalidValue
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.config import Budget
 from sentune.study.runner.limits import Limits, expected_finals
@@ -84,12 +83,6 @@ def test_what_is_used_up_stays_used_up(
         assert budget.exhausted(Spent(hours=hours + more), Spent(hours=kept + more_kept))
     else:
         assert hours + kept < limit
-
-
-@pytest.mark.parametrize("option", ["max_trials", "max_hours", "max_gpu_hours", "no_gain"])
-def test_a_limit_of_nothing_is_refused(option: str) -> None:
-    with pytest.raises(InvalidValue, match="leave it out"):
-        Budget(**{option: 0})
 
 
 def test_no_gain_counts_trials_after_the_best_one() -> None:

@@ -17,12 +17,12 @@ from benchmarks.surfaces import BEST, BUDGET, GRID, SPACE, TABLE_3, final
 from sentune.errors import InvalidValue
 from sentune.records import TrialRecord, TrialState
 from sentune.study.runner.trial_source import SearchSource
-from sentune.study.schedulers import make_scheduler
+from sentune.study.schedulers import KINDS
 from tests.third_party_internals import study_of
 
 
 def replay(curves, *, scheduler: str = "asha", trials: int = 15, **options) -> Outcome:
-    rungs = make_scheduler(scheduler, first_rung=100, eta=3, max_examples=900, mode="max", keep=1)
+    rungs = KINDS[scheduler](first_rung=100, eta=3, max_examples=900, mode="max", keep=1)
     store = open_simulated(SPACE, rungs)
     source = SearchSource(store, SPACE, trials=trials, seed=5, sampler="random", first=False)
     return simulate(store, source, curves, **options)

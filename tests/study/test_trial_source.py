@@ -18,7 +18,7 @@ from sentune.records import TrialState as State
 from sentune.study.runner.trial_source import Candidate, FinalsSource, SearchSource
 from sentune.study.samplers.per_trial import Draw, PerTrial
 from sentune.study.samplers.registry import make_sampler
-from sentune.study.schedulers import Scheduler, make_scheduler
+from sentune.study.schedulers import KINDS, Scheduler
 from sentune.study.space.domains import Choice, Uniform
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.storage import open_storage
@@ -83,7 +83,7 @@ class Search:
         **source: Any,
     ) -> None:
         numbers = {"first_rung": 100, "eta": 2, "max_examples": 200, "keep": 1, **numbers}
-        rungs = make_scheduler("asha-promotion", **numbers)
+        rungs = KINDS["asha-promotion"](**numbers)
         self.store = open_simulated(SPACE, rungs, storage=storage)
         self.source = SearchSource(self.store, SPACE, trials=trials, seed=3, **source)
 

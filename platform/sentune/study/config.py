@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import ge
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from sentune.errors import InvalidValue
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.samplers.registry import find_own, is_own
-from sentune.study.schedulers import Scheduler, default_first_rung, make_scheduler
+from sentune.study.schedulers import KINDS, Scheduler, default_first_rung
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import SearchSpace
 
@@ -29,12 +29,6 @@ class Budget:
     max_hours: float | None = None
     max_gpu_hours: float | None = None
     no_gain: int | None = None
-
-    def __post_init__(self) -> None:
-        options = ("--max-trials", "--max-hours", "--max-gpu-hours", "--stop-after-no-gain")
-        for option, value in zip(options, astuple(self), strict=True):
-            if value is not None and value <= 0:
-                raise InvalidValue(option, value, "give more than 0, or leave it out")
 
     def exhausted(self, spent: Spent, reserve: Spent) -> str:
         """Return which limit is used up, in a sentence; empty while there is room.
@@ -201,8 +195,7 @@ class StudyConfig:
 
         Trials with several objectives run to their end: no one of them decides at a rung.
         """
-        return make_scheduler(
-            "none" if self.objectives else self.scheduler,
+        return KINDS["none" if self.objectives else self.scheduler](
             first_rung=self.first_rung or default_first_rung(self.max_examples, self.eta),
             eta=self.eta,
             max_examples=self.max_examples,

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean, median
-from typing import Any, TypeAlias
-
-from sentune.errors import InvalidValue
+from typing import TypeAlias
 
 Curves: TypeAlias = Mapping[int, Mapping[int, float]]
 """Trial number -> examples -> objective."""
@@ -29,9 +27,6 @@ class Scheduler:
         mode: ``max`` or ``min``.
         keep: trials that go on at least, however few have come.
         ahead: first trials that ``AshaPromotion`` stops at no rung.
-
-    Raises:
-        InvalidValue: no rungs can be made of these; names the option.
     """
 
     max_examples: int
@@ -40,14 +35,6 @@ class Scheduler:
     mode: str = "max"
     keep: int = 1
     ahead: int = 0
-
-    def __post_init__(self) -> None:
-        if self.eta < 2:
-            raise InvalidValue("eta", self.eta, "give 2 or more: one trial in eta goes on")
-        examples = {"--max-examples": self.max_examples, "first_rung": self.first_rung}
-        for option, value in examples.items():
-            if value < 1:
-                raise InvalidValue(option, value, "give 1 or more examples")
 
     @property
     def rungs(self) -> tuple[int, ...]:
@@ -113,6 +100,7 @@ class Halving(Scheduler):
 
     @property
     def rungs(self) -> tuple[int, ...]:
+        assert min(self.first_rung, self.eta - 1) > 0, "the rungs would have no end"
         found, rung = [], self.first_rung
         while rung < self.max_examples:
             found.append(rung)
@@ -315,14 +303,3 @@ KINDS: Mapping[str, type[Scheduler]] = {
     "median": MedianStopping,
     "none": Scheduler,
 }
-
-
-def make_scheduler(name: str, **numbers: Any) -> Scheduler:
-    """Return the scheduler of a search, with the attributes of ``Scheduler``.
-
-    Raises:
-        InvalidValue: an unknown name, or numbers that make no rungs.
-    """
-    if name not in KINDS:
-        raise InvalidValue("--scheduler", name, f"give one of {', '.join(KINDS)}")
-    return KINDS[name](**numbers)
