@@ -103,7 +103,12 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
     from sentune.job.corpora import check_measured, refuse_equal_corpora
     from sentune.job.product import check_test
     from sentune.study.planning.capacity import available
-    from sentune.study.planning.checks import check_services, tracking_kind
+    from sentune.study.planning.checks import (
+        check_database,
+        check_disk,
+        check_writable,
+        tracking_kind,
+    )
     from sentune.study.planning.plan import make_plan
 
     refuse_equal_corpora(job.options)
@@ -112,7 +117,11 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
     test = check_test(job)
     elsewhere = os.environ.get("RAY_ADDRESS")  # what that cluster holds is known once it is joined
     plan = None if elsewhere else make_plan(job.config, job.space, available())
-    check_services(job.config, plan, checkpoint_bytes=job.checkpoint_bytes())
+    size = job.checkpoint_bytes()  # of the first model, which is built: its settings may not do
+    check_database(job.config.optuna_url)
+    check_writable(job.config.storage)
+    if plan is not None:
+        check_disk(job.config, plan, size)
     if job.options.tracking:  # whether it answers is for the plan to say
         tracking_kind(job.options.tracking)
     return test

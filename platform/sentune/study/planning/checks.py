@@ -44,23 +44,6 @@ TRACKING_DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "mssql": 1433}
 
 
-def check_services(
-    config: StudyConfig, plan: Plan | None = None, *, checkpoint_bytes: int = 0
-) -> None:
-    """Refuse a study that its database, storage or disk cannot serve.
-
-    Args:
-        plan: None: not known yet, and the disk's space is not checked.
-
-    Raises:
-        PlanError, StorageError, DamagedFile: what is wrong, and what to do.
-    """
-    check_database(config.optuna_url)
-    check_writable(config.storage)
-    if plan is not None:
-        check_disk(config, plan, checkpoint_bytes)
-
-
 def check_writable(storage: str) -> None:
     """Write a small file into the storage and remove it.
 
