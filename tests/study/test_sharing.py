@@ -172,7 +172,7 @@ def test_an_unreachable_board_changes_nothing(
 def test_the_key_value_store_of_a_cluster() -> None:
     ray.init(address="local", num_cpus=1, include_dashboard=False)
     try:
-        store = ClusterStore("claim/")
+        store = ClusterStore()
         store.write("one", "1")
         store.write("two", "ä")
         assert store.read() == {"one": "1", "two": "ä"}

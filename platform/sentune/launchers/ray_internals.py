@@ -37,33 +37,24 @@ def free_resources() -> Mapping[str, Mapping[str, float]]:
 
 
 class ClusterStore:
-    """The key-value store of the connected cluster, for keys that begin with ``prefix``."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix.encode()
+    """The key-value store of the connected cluster, in a namespace of its own."""
 
     def write(self, key: str, text: str) -> None:
         """Store a text under a key, in place of an earlier one."""
         with self._asked():
-            internal_kv._internal_kv_put(
-                self._prefix + key.encode(), text.encode(), namespace=_SPACE
-            )
+            internal_kv._internal_kv_put(key.encode(), text.encode(), namespace=_SPACE)
 
     def read(self) -> dict[str, str]:
         """Return all keys with their texts."""
         with self._asked():
-            keys = internal_kv._internal_kv_list(self._prefix, namespace=_SPACE)
+            keys = internal_kv._internal_kv_list(b"", namespace=_SPACE)
             found = {key: internal_kv._internal_kv_get(key, namespace=_SPACE) for key in keys}
-        return {
-            key.removeprefix(self._prefix).decode(): text.decode()
-            for key, text in found.items()
-            if text is not None
-        }
+        return {key.decode(): text.decode() for key, text in found.items() if text is not None}
 
     def remove(self, key: str) -> None:
         """Delete a key, if it is there."""
         with self._asked():
-            internal_kv._internal_kv_del(self._prefix + key.encode(), namespace=_SPACE)
+            internal_kv._internal_kv_del(key.encode(), namespace=_SPACE)
 
     @staticmethod
     def _asked() -> AbstractContextManager[None]:

@@ -23,7 +23,7 @@ from sentune.study.runner.finals import Finals, compare
 from sentune.study.runner.limits import Alone, Limits
 from sentune.study.runner.population import Population
 from sentune.study.runner.retention import Retention
-from sentune.study.runner.sharing import CLAIMS, Claim, Sharing
+from sentune.study.runner.sharing import Claim, Sharing
 from sentune.study.runner.stalls import Silence, StallWatch
 from sentune.study.runner.trial_runner import Phase, TrialRunner
 from sentune.study.runner.trial_source import (
@@ -126,7 +126,7 @@ class Study:
             wanted=self.plan.concurrent,
             weight=config.priority,
         )
-        self.sharing = Sharing(claim, capacity, ClusterStore(CLAIMS))
+        self.sharing = Sharing(claim, capacity, ClusterStore())
         self.config, self.space, self.make_spec = config, searched(config, space), make_spec
         self.watchers = [*watchers]
         self.begun: Callable[[], None] = lambda: None

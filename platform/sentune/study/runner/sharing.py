@@ -35,9 +35,6 @@ EVERY = 1.0
 FORGOTTEN = 15.0
 """Seconds without a sign of a study after which it is taken for dead."""
 
-CLAIMS = "claim/"
-"""How the keys of claims begin in the cluster's key-value store."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
@@ -83,7 +80,8 @@ class Sharing:
         self._claim, self._store = claim, store
         self._cpus = sum(node.cpus for node in capacity.reachable)
         self._gpus = sum(node.gpus for node in capacity.reachable)
-        self._key, self._beats, self._looked = uuid.uuid4().hex, 0, time.monotonic()
+        self._key = f"claim/{uuid.uuid4().hex}"  # other versions look for keys that begin so
+        self._beats, self._looked = 0, time.monotonic()
         self._signs: dict[str, tuple[str, float]] = {}
         self._known: set[str] = set()
         self._ignored = False
