@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from sentune.beats import Beat
 from sentune.launchers import control_actor, elastic_sizing
 from sentune.launchers.control_actor import ControlActor, ControlSignal
 from sentune.launchers.elastic_sizing import ElasticSizing, free_places
@@ -82,7 +83,7 @@ def test_a_group_is_asked_to_grow_until_it_starts_again(monkeypatch: pytest.Monk
         control = ControlActor()
         await control.forget("0000")
         assert not await control.running("0000")
-        assert await control.signal("new", "0000") is ControlSignal.NONE
+        assert await control.signal("new", "0000", Beat()) is ControlSignal.NONE
         assert await control.running("0000")
         await control.resize("0000")
         assert await control.signal("new", "0000") is ControlSignal.RESIZE

@@ -87,7 +87,6 @@ class ControlActor:
         self._ends: dict[str, Report] = {}
         self._beats: dict[str, Beat] = {}
         self._workers: defaultdict[str, dict[int, Worker]] = defaultdict(dict)
-        self._running: set[str] = set()
         self._resized: set[str] = set()
         self._leave = False
         self._draining: frozenset[str] = frozenset()
@@ -117,7 +116,6 @@ class ControlActor:
         """Drop all that is kept for a trial: its run has ended, or is about to start."""
         for kept in (self._verdicts, self._ends, self._beats, self._workers):
             kept.pop(trial, None)
-        self._running.discard(trial)
         self._resized.discard(trial)
 
     async def record_end(self, trial: str, report: Report) -> None:
@@ -142,7 +140,7 @@ class ControlActor:
 
     async def running(self, trial: str) -> bool:
         """Return whether a trial's group has asked for a signal since its last start."""
-        return trial in self._running
+        return trial in self._beats  # the first question has one
 
     async def resize(self, trial: str) -> None:
         """Tell a trial's group, from now on, to leave for a larger one."""
@@ -160,8 +158,6 @@ class ControlActor:
             trial: whose worker asks; empty for a process that trains nothing.
             beat: of the worker; None: nothing has changed.
         """
-        if trial:
-            self._running.add(trial)
         if beat is not None:
             self._beats[trial] = beat
         if self._leave:
