@@ -248,6 +248,7 @@ def test_what_a_run_says_beside_its_curve_is_kept_once(tmp_path: Path) -> None:
         ({"train/seconds": 1.0}, f"{OBJECTIVE} is not measured at 100 examples"),
         ({OBJECTIVE: 0.5}, "train/seconds is not measured"),
         ({OBJECTIVE: 0.5, "train/seconds": math.inf}, "train/seconds is inf"),
+        ({OBJECTIVE: 0.5, "train/seconds": math.nan}, "train/seconds is nan"),
     ],
 )
 def test_a_metric_that_is_missing_ends_a_trial_at_its_first_milestone(
