@@ -24,7 +24,7 @@ from sentune.formatting import counted, differences
 from sentune.study.config import StudyConfig
 from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.storage import knows, open_storage, stored_fingerprint
+from sentune.study.store.storage import open_storage, stored_fingerprint, study_id
 from sentune.study.store.study_index import StudyPlace, find_study
 from sentune.study.store.trial_codec import (
     MILESTONE,
@@ -57,7 +57,7 @@ def place_of_trials(storage: str, name: str, optuna_url: str | None) -> StudyPla
         InvalidValue: there is no such study, or its database cannot be opened.
     """
     place = find_study(storage, name, optuna_url)
-    if optuna_url and not knows(open_storage(optuna_url), name):
+    if optuna_url and study_id(open_storage(optuna_url), name) is None:
         return find_study(storage, name)
     return place
 
@@ -72,7 +72,7 @@ def refuse_foreign_trials(config: StudyConfig, storage: BaseStorage, url: str) -
         StudyConflict: names both places, and what can be done.
     """
     runs = storage_of(config.runs_folder).entries()
-    if not runs or knows(storage, config.name):
+    if not runs or study_id(storage, config.name) is not None:
         return
     told = (
         f"{config.runs_folder} has {counted(len(runs), 'run')} of a study {config.name!r} that "
@@ -81,7 +81,7 @@ def refuse_foreign_trials(config: StudyConfig, storage: BaseStorage, url: str) -
     other = ""
     with suppress(InvalidValue):  # the other database needs a password, or is gone
         found = find_study(config.storage, config.name).url
-        if found not in ("", url) and knows(open_storage(found), config.name):
+        if found not in ("", url) and study_id(open_storage(found), config.name) is not None:
             other = found
     if not other:
         raise StudyConflict(
@@ -110,9 +110,9 @@ def fork_from(
         InvalidValue: the old one has no trials yet.
     """
     storage = open_storage(place.url) if place.url else None
-    if storage is None or not knows(storage, place.name):
+    number = study_id(storage, place.name)
+    if storage is None or number is None:
         raise InvalidValue("--fork", place.name, "that study has no trials yet; start it first")
-    number = storage.get_study_id_from_name(place.name)
     was = stored_fingerprint(storage.get_study_user_attrs(number)) or {}
     states = (Stored.COMPLETE, Stored.PRUNED)
     ended = storage.get_all_trials(number, deepcopy=False, states=states)

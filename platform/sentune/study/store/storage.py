@@ -100,13 +100,12 @@ def _write_ahead(connection: Any, record: object) -> None:
     connection.execute("PRAGMA synchronous=NORMAL")
 
 
-def knows(storage: BaseStorage, name: str) -> bool:
-    """Return whether a storage has a study of this name."""
+def study_id(storage: BaseStorage | None, name: str) -> int | None:
+    """Return Optuna's number of the study of this name; None where a storage has none."""
     try:
-        storage.get_study_id_from_name(name)
+        return storage.get_study_id_from_name(name) if storage is not None else None
     except KeyError:
-        return False
-    return True
+        return None
 
 
 def stored_fingerprint(attributes: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -135,7 +134,7 @@ def open_study(
     Raises:
         StudyConflict: it exists and has another fingerprint; says what differs.
     """
-    if not knows(storage, name):
+    if study_id(storage, name) is None:
         storage.create_new_study([DIRECTIONS[mode] for mode in modes], name)
     study = optuna.load_study(storage=storage, study_name=name)
     known = stored_fingerprint(study.user_attrs)

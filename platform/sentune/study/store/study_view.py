@@ -23,7 +23,7 @@ from sentune.study.space.objectives import Objective, ranked
 from sentune.study.store import trial_codec as codec
 from sentune.study.store.driver_lock import Holder, standing
 from sentune.study.store.driver_process import ProcessState
-from sentune.study.store.storage import open_storage, stored_fingerprint
+from sentune.study.store.storage import open_storage, stored_fingerprint, study_id
 from sentune.study.store.study_index import FINALS, StudyPlace
 
 GOES_ON = "its own command or `sentune study resume` goes on"
@@ -207,7 +207,8 @@ class StudyView:
         that, state, hours and documents are left out.
         """
         with self._lock:
-            search, finals = self._study_id(""), self._study_id(FINALS)
+            name = self.place.name
+            search, finals = study_id(self.storage, name), study_id(self.storage, name + FINALS)
             said: dict[str, Any] = {}
             if self.storage and search is not None:
                 said = self.storage.get_study_user_attrs(search)
@@ -284,15 +285,6 @@ class StudyView:
             if run is not None:
                 found.append(run)
         return tuple(found)
-
-    def _study_id(self, ending: str) -> int | None:
-        """Return Optuna's number; None where the study has no trial yet."""
-        if self.storage is None:
-            return None
-        try:
-            return self.storage.get_study_id_from_name(self.place.name + ending)
-        except KeyError:
-            return None
 
 
 def _driven(holder: Holder) -> tuple[str, str]:
