@@ -181,7 +181,7 @@ def test_another_world_is_refused_and_the_difference_spelled_out(tmp_path: Path)
 @pytest.mark.parametrize(
     ("was", "said"),
     [
-        ({"code": "0123456789abcdef"}, "made by another version of sentune; add --fork NAME"),
+        ({"code": "0123456789abcdef"}, "code: was recorded by another version of sentune"),
         ({"code": {"sentune/geometry/boxes.py": "1"}}, "code: another sentune/geometry/boxes.py"),
     ],
 )

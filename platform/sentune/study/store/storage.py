@@ -149,11 +149,6 @@ def open_study(
             if isinstance(storage, StudyJournal):
                 storage.compact()  # a later compaction would number the new study as the old one
             return open_study(storage, name, modes=modes, fingerprint=fingerprint)
-    if isinstance(known.get("code"), str) and isinstance(now.get("code"), dict):
-        raise StudyConflict(
-            f"study {name!r} was made by another version of sentune; add --fork NAME to go on in a "
-            "new study, or give another --study NAME"
-        )
     if changed := "\n".join(f"  {line}" for line in differences(known, now)):
         raise StudyConflict(
             f"study {name!r} exists and was made from something else:\n{changed}\n"
