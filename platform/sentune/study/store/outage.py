@@ -325,21 +325,17 @@ class StudyDatabase(BaseStorage):
 
     def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
         with self._lock:
-            found = self._attributes.get(study_id)
-            if found is None:
-                found = self._asked(lambda: self._backend.get_study_user_attrs(study_id))
-                if self.driver:
-                    self._attributes[study_id] = found
-            return found
+            if not self.driver or study_id not in self._attributes:
+                read = self._backend.get_study_user_attrs
+                self._attributes[study_id] = self._asked(lambda: read(study_id))
+            return self._attributes[study_id]
 
     def get_study_id_from_name(self, study_name: str) -> int:
         with self._lock:
-            found = self._studies.get(study_name)
-            if found is None:
-                found = self._asked(lambda: self._backend.get_study_id_from_name(study_name))
-                if self.driver:
-                    self._studies[study_name] = found
-            return found
+            if not self.driver or study_name not in self._studies:
+                read = self._backend.get_study_id_from_name
+                self._studies[study_name] = self._asked(lambda: read(study_name))
+            return self._studies[study_name]
 
     set_study_system_attr = _waited(RDBStorage.set_study_system_attr)
     get_study_name_from_id = _waited(RDBStorage.get_study_name_from_id)
