@@ -33,7 +33,7 @@ from sentune.study.store.driver_lock import (
     break_lock,
     standing,
 )
-from sentune.study.store.driver_process import Driver, ProcessState
+from sentune.study.store.driver_process import Driver, ProcessState, Record
 
 SPAWN = multiprocessing.get_context("spawn")
 POSTGRES = os.environ.get("SENTUNE_POSTGRES")  # an empty database, as URL for SQLAlchemy
@@ -157,7 +157,7 @@ def test_a_process_number_that_was_given_out_again_is_another_process():
     assert replace(here, started="1").state is ProcessState.GONE
     for elsewhere in ({"host": "beta"}, {"boot": "later"}, {"namespace": "pid:[2]"}):
         assert replace(here, started="1", **elsewhere).state is ProcessState.UNKNOWN
-    assert Driver.from_json(here.to_json()) == here
+    assert Record.of({"driver": here.to_json()}).driver == here
     assert (here.user, here.host, here.pid) == (
         getpass.getuser(),
         socket.gethostname(),

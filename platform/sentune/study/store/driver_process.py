@@ -77,11 +77,6 @@ class Driver:
         """Return all fields as JSON, the same text for the same process."""
         return json.dumps(asdict(self), sort_keys=True)
 
-    @classmethod
-    def from_json(cls, text: str) -> Driver:
-        """Return the process that ``to_json`` wrote."""
-        return cls(**json.loads(text))
-
     def __str__(self) -> str:
         return f"{self.user} on {self.host}, process {self.pid}"
 
@@ -112,7 +107,7 @@ class Record:
     def of(cls, said: Mapping[Any, Any]) -> Record:
         """Return the record of these fields, whose driver is as ``to_json`` has it, or empty."""
         driver = said.get("driver")
-        return cls(**{**said, "driver": Driver.from_json(driver) if driver else None})
+        return cls(**{**said, "driver": Driver(**json.loads(driver)) if driver else None})
 
 
 LOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
