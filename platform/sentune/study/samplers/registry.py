@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -129,7 +129,7 @@ def _check(
     modes: Sequence[str],
     constraints: Sequence[Constraint],
 ) -> None:
-    fix, conditional = "", _listed(space.conditions)
+    fix, conditional = "", ", ".join(space.conditions)
     if kind == "gp" and conditional:
         fix = f"it draws conditional settings ({conditional}) at random; give tpe"
     elif kind == "gp" and trials > GP_TRIALS:
@@ -146,15 +146,12 @@ def _check(
         if len(modes) > 1:
             fix = "it knows one objective; give tpe, nsga2 or gp"
         elif constraints:
-            fix = f"it knows no constraints ({_listed(constraints)}); give tpe, gp or nsga2"
+            listed = ", ".join(map(str, constraints))
+            fix = f"it knows no constraints ({listed}); give tpe, gp or nsga2"
         elif choices:
-            fix = f"it searches numbers alone; fix {_listed(choices)} with --set, or give tpe"
+            fix = f"it searches numbers alone; fix {', '.join(choices)} with --set, or give tpe"
     if fix:
         raise InvalidValue(OPTION, kind, fix)
-
-
-def _listed(names: Iterable[object]) -> str:
-    return ", ".join(str(name) for name in names)
 
 
 def is_own(name: str) -> bool:
