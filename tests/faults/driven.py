@@ -118,8 +118,7 @@ def main(address: str, place: dict[str, Any], concurrent: int, *killed: str) -> 
         )  # fmt: skip
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         work = partial(program, Path(place["scratch"], "worked.log"))
-        study = Study(config, SPACE, make_spec, work, (), {"code": "1"})
-        study.held = lock
+        study = Study(config, SPACE, make_spec, work, (), {"code": "1"}, held=lock)
         look = partial(study.view.snapshot, driven=True)
         killers = [Killer(killed[0], float(killed[1]), look)] if killed else []
         study.watchers += [*killers, tracker.notify]

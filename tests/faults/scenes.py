@@ -173,9 +173,8 @@ def run_all(
         "concurrent": 1,
         "checkpoint_every": EVERY,
     }
-    study = Study(StudyConfig(**{**values, **config}), space, spec_of, program, (), {})
-    study.held = held
-    return study.run().trials
+    wanted = StudyConfig(**{**values, **config})
+    return Study(wanted, space, spec_of, program, held=held).run().trials
 
 
 def exact(curve: Curve) -> Curve:

@@ -77,8 +77,7 @@ def main(
         )  # fmt: skip
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         work = partial(program, folder / f"{name}.log")
-        study = Study(config, SPACE, make_spec, work, (tracker.notify,), {})
-        study.held = lock
+        study = Study(config, SPACE, make_spec, work, (tracker.notify,), held=lock)
         summary = StudySummary(
             study=name, method="toy", state="running", objective=OBJECTIVE, mode="max",
             corpora={}, space=SPACE.to_dict(),

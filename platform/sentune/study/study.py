@@ -97,7 +97,7 @@ class Study:
     Attributes:
         begun: called once, while the first trial's process starts, or at the end of a shorter run.
         stalls: knows the newest beat of each run at work, and ends what has stalled.
-        watchers, held: as given; a driver may add and set them before it runs.
+        watchers, held: as given; a driver may add watchers before it runs.
         fingerprint: everything that makes two trials comparable, and a user's sampler, JSON types.
             How many trials, which sampler of the package and which resources may change.
 
@@ -197,8 +197,6 @@ class Study:
 
         Ray must be up. What earlier starts have done is not done again.
         """
-        if isinstance(self.held, DriverLock):
-            self.storage.guard(self.held)
         try:
             with self.sharing.watched():
                 limits = Limits(
