@@ -129,8 +129,8 @@ class Halving(Scheduler):
         return max(self.keep, reached // self.eta)
 
     def left(self, trials: int, milestone: int) -> int:
-        passed = sum(rung < milestone for rung in self.rungs)
-        return min(trials, max(1, trials // self.eta**passed))
+        share: int = self.eta ** sum(rung < milestone for rung in self.rungs)
+        return min(trials, max(1, trials // share))
 
 
 @dataclass(frozen=True, kw_only=True)
