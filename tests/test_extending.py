@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -131,6 +132,25 @@ def test_a_format_reads_rows_and_leaves_bad_ones_out(tmp_path: Path) -> None:
         sentune.format("snli", "labelled-pairs")
     with pytest.raises(InvalidValue, match=r"no-kind.*triplets"):
         sentune.format("little", "no-kind")
+
+
+def test_zero_is_a_score_and_a_class_of_a_format_of_ones_own() -> None:
+    @sentune.format("scores", "scored-pairs")
+    def scores(_: str) -> list[dict[str, Any]]:
+        return [{"sentence1": "a", "sentence2": "b", "score": n, "subset": ""} for n in (0.0, 5)]
+
+    @sentune.format("classes", "classified-sentences")
+    def classes(_: str) -> list[dict[str, Any]]:
+        return [{"text": "a", "label": n, "second": ""} for n in (0, 1)]
+
+    try:
+        scored, classified = read("scores:x", Kind.SCORED_PAIRS), read("classes:x", Kind.CLASSIFIED)
+    finally:
+        del FORMATS["scores"], FORMATS["classes"]
+    assert scored.table.column("score").to_pylist() == [0, 5]
+    assert scored.table.column("subset").null_count == 2
+    assert classified.table.column("label").to_pylist() == ["0", "1"]
+    assert classified.table.column("second").null_count == 2
 
 
 @pytest.mark.cluster

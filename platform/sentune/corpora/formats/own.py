@@ -46,7 +46,10 @@ def format(
         def read(spec: Spec, log: Log) -> Iterator[Row]:
             given = {o: value for o, value in spec.options.items() if o in (options or {})}
             found = function(spec.path, **given)
-            examples = ({c: example.get(c) or None for c in columns} for example in found)
+            examples = (
+                {c: None if (value := example.get(c)) == "" else value for c in columns}
+                for example in found
+            )
             return rows_of(own, examples, spec.path, log)
 
         FORMATS[name] = Format({own: read}, options or {})
