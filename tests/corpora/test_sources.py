@@ -19,7 +19,8 @@ import pytest
 
 from sentune.corpora import Kind, batches, prepare, read
 from sentune.corpora.batches import drawn_rows
-from sentune.corpora.formats import open_rows, select
+from sentune.corpora.formats import FORMATS, open_rows, select
+from sentune.corpora.formats.own import format
 from sentune.corpora.prepare import SOURCES, Prepared, prepared
 from sentune.corpora.stamps import source_stamp
 from sentune.corpora.tokens import tokenise_batches
@@ -126,6 +127,24 @@ def test_a_built_in_corpus_is_made_once_for_each_of_its_options(
 @pytest.mark.parametrize("spec", ["hf:someone/corpus", "text:/nowhere.txt"])
 def test_what_has_no_stamp_is_read_every_time(spec: str) -> None:
     assert source_stamp(spec) is None
+
+
+def test_another_function_of_a_format_is_read_in_place_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("one two")
+
+    @format("words", "sentences")
+    def lower(path: str) -> list[dict[str, str]]:
+        return [{"text": word} for word in Path(path).read_text().split()]
+
+    spec = f"words:{tmp_path}/x.txt"
+    assert sentences(prepared(spec, Kind.SENTENCES, tmp_path / "cache")) == ["one", "two"]
+
+    @format("words", "sentences")
+    def upper(path: str) -> list[dict[str, str]]:
+        return [{"text": row["text"].upper()} for row in lower(path)]
+
+    assert sentences(prepared(spec, Kind.SENTENCES, tmp_path / "cache")) == ["ONE", "TWO"]
+    del FORMATS["words"]
 
 
 def test_a_source_that_cannot_be_looked_at_is_told(

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from sentune.corpora import Kind, prepare
-from sentune.corpora.formats import open_rows
+from sentune.corpora.formats import FORMATS, open_rows
+from sentune.corpora.formats.own import format
 from sentune.corpora.prepare import Prepared, prepared
 from sentune.corpora.tokens import TokenFolder, tokenise_batches
 from sentune.io import cached_file
@@ -86,6 +87,17 @@ def test_a_source_in_the_store_is_read_by_a_worker(store: str, machines: Machine
     assert corpus.load().column("text").to_pylist() == TEXTS
     assert read_json(corpus.manifest_file) == corpus.manifest, "it lies in the store"
     assert corpus.nbytes == pytest.approx(corpus.load().nbytes, rel=0.1)
+
+
+def test_a_format_of_ones_own_is_read_by_the_driver(store: str, machines: Machines) -> None:
+    @format("lines", "sentences")
+    def lines(path: str) -> list[dict[str, str]]:
+        return [{"text": line} for line in fsspec.open(path).open().read().decode().splitlines()]
+
+    corpus = of_job(f"lines:{store}/texts.txt", store, machines)
+    assert machines.readers == ["driver"]
+    assert list(corpus.texts("text")) == TEXTS
+    del FORMATS["lines"]
 
 
 def test_a_local_source_is_read_by_the_driver(

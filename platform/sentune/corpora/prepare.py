@@ -23,6 +23,7 @@ from sentune.corpora.batches import drawn_rows
 from sentune.corpora.formats import CorpusRows, open_rows
 from sentune.corpora.formats.arrow import MANIFEST, parse_manifest, shard_name
 from sentune.corpora.formats.open import parsed_spec
+from sentune.corpora.formats.own import OWN
 from sentune.corpora.formats.spec import BAD_ROWS
 from sentune.corpora.schema import SCHEMAS, BadRow, Corpus, Fingerprint, Kind
 from sentune.corpora.stamps import source_stamp
@@ -194,12 +195,15 @@ def prepared(
     Args:
         uri: of the cache in an object store; empty where all nodes see the cache.
         run: calls a function on a worker (``ray_map.on_worker``), which then reads a source in an
-            object store into a cache in one; None: it is read here.
+            object store into a cache in one; None: it is read here, as a format of the user's own
+            always is.
     """
     stamp = source_stamp(spec, kind.value, limit, SHARD_ROWS)
     manifest = _known(cache, stamp, uri)
     if manifest is None:
-        if run is not None and uri and not is_local(files_at(parsed_spec(spec).path)[0]):
+        source = parsed_spec(spec)
+        here = source.format in OWN or is_local(files_at(source.path)[0])
+        if run is not None and uri and not here:
             manifest = run(_made, spec, kind, None, limit, uri)
         else:
             manifest = _made(spec, kind, cache, limit, uri)

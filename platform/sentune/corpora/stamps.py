@@ -11,6 +11,7 @@ from typing import Any
 
 from sentune.code import PACKAGE, read_code
 from sentune.corpora.formats.open import parsed_spec
+from sentune.corpora.formats.own import OWN
 from sentune.errors import CorpusError
 from sentune.io.object_store import asked, files_at, is_local
 
@@ -28,13 +29,14 @@ def source_stamp(spec: str, *reading: Any) -> str | None:
     It has path, size and time of every local file; of an object in a store, its etag or time. The
     code of ``sentune.corpora`` counts too: another version of a reader may find other rows, and the
     built-in corpora are made by it alone. None where a source cannot be told from a later one: a
-    data set of the hub, a server that gives neither etag nor time, or a path that is not there.
+    data set of the hub, a format of the user's own, whose function may be another one, a server
+    that gives neither etag nor time, or a path that is not there.
 
     Args:
         reading: JSON values that decide about the rows, such as their kind.
     """
     source = parsed_spec(spec)
-    if source.format == "hf":
+    if source.format == "hf" or source.format in OWN:
         return None
     files: dict[str, Any] = {}
     named = [source.options.get(option) for option in _FILE_OPTIONS.get(source.format, ())]

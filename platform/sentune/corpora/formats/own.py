@@ -14,7 +14,7 @@ from sentune.errors import InvalidValue
 
 Function = TypeVar("Function", bound=Callable[..., Iterable[Mapping[str, Any]]])
 
-_OWN: set[str] = set()
+OWN: set[str] = set()
 """Names of the formats of this process's user, which a second definition replaces."""
 
 
@@ -35,7 +35,7 @@ def format(
     Raises:
         InvalidValue: the name is taken, or there is no such kind.
     """
-    if name in FORMATS and name not in _OWN:
+    if name in FORMATS and name not in OWN:
         raise InvalidValue("format", name, f"choose another name; taken: {', '.join(FORMATS)}")
     if kind not in list(Kind):
         raise InvalidValue("kind", kind, f"choose one of {', '.join(Kind)}")
@@ -53,7 +53,7 @@ def format(
             return rows_of(own, examples, spec.path, log)
 
         FORMATS[name] = Format({own: read}, options or {})
-        _OWN.add(name)
+        OWN.add(name)
         return function
 
     return registered
