@@ -21,7 +21,7 @@ from search_spaces import definitions, find_job
 from sentune.corpora.formats import kinds_of, read
 from sentune.corpora.schema import Kind
 from sentune.corpora.tables import specs_of
-from sentune.errors import InvalidValue, SentuneError
+from sentune.errors import CorpusError, InvalidValue, SentuneError
 from sentune.job.command import FAILED, Ended
 from sentune.job.options import StudyOptions, parse
 from sentune.report.rules import RuleVerdict
@@ -112,6 +112,16 @@ def test_classes_of_a_dataset_get_their_names(tmp_path: Path) -> None:
     (spec,) = specs_of(datasets.Dataset.from_dict(rows, features), "dev", str(tmp_path))
     table = read(spec, Kind.LABELLED_PAIRS).table
     assert table["label"].to_pylist() == ["contradiction", "entailment"]
+    rows = {"premise": ["a", "b", "c"], "hypothesis": ["d", "e", "f"], "label": [-1, 0, None]}
+    (spec,) = specs_of(datasets.Dataset.from_dict(rows, features), "dev", str(tmp_path))
+    corpus = read(spec, Kind.LABELLED_PAIRS)
+    assert corpus.table["premise"].to_pylist() == ["b"], "-1 and None are no class"
+    assert corpus.table["label"].to_pylist() == ["entailment"]
+    assert [row.reason for row in corpus.quarantine] == ["unknown label None"]
+    rows = {name: values[:1] for name, values in rows.items()}
+    (spec,) = specs_of(datasets.Dataset.from_dict(rows, features), "dev", str(tmp_path))
+    with pytest.raises(CorpusError, match="no labelled-pairs are left"):
+        read(spec, Kind.LABELLED_PAIRS)
 
 
 def test_several_corpora_stand_in_a_list(tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ from sentune.errors import InvalidValue
 Data: TypeAlias = "str | Path | pd.DataFrame | pa.Table | Iterable[Any]"
 """``FORMAT:PATH``, or rows: a table of pandas or pyarrow, a ``datasets.Dataset``, dicts, tuples."""
 
+_NO_CLASS = -1
+"""What ``datasets`` has in place of a class where a row has none."""
+
 
 def specs_of(data: Data | Sequence[Data], role: str, folder: str) -> tuple[str, ...]:
     """Return a corpus, or several in a list, as ``FORMAT:PATH``.
@@ -73,8 +76,12 @@ def _table(data: Any, role: str) -> pa.Table:
         return pa.Table.from_pandas(data, preserve_index=False)
     if hasattr(data, "features"):  # a datasets.Dataset; its classes are numbers with names
         names = {n: f.names for n, f in data.features.items() if hasattr(f, "names")}
-        rows = [{n: names[n][v] if n in names else v for n, v in row.items()} for row in data]
-        return pa.Table.from_pylist(rows)
+        labelled = [row for row in data if "label" not in names or row["label"] != _NO_CLASS]
+        columns = {name: [row[name] for row in labelled] for name in data.features}
+        for name, classes in names.items():
+            values = columns[name]
+            columns[name] = [None if v in (None, _NO_CLASS) else classes[v] for v in values]
+        return pa.table(columns)
     rows = list(data)
     if rows and all(isinstance(row, Mapping) for row in rows):
         return pa.Table.from_pylist([dict(row) for row in rows])
