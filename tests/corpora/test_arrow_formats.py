@@ -252,6 +252,47 @@ def test_integer_labels_without_names_need_the_option(tmp_path: Path) -> None:
     assert labels == ["entailment", "neutral", "contradiction"]
 
 
+CLASSES = [1, 0, 12, -1]
+CLASS_FILES = {
+    "csv": "text,label\n" + "".join(f"t{n},{n}\n" for n in CLASSES),
+    "tsv": "text\tlabel\n" + "".join(f"t{n}\t{n}\n" for n in CLASSES),
+    "jsonl": "".join(f'{{"text": "t{n}", "label": {n}}}\n' for n in CLASSES),
+}
+
+
+@pytest.mark.parametrize("name", CLASS_FILES)
+def test_classes_of_sentences_are_numbers_or_any_names(tmp_path: Path, name: str) -> None:
+    file = tmp_path / f"classes.{name}"
+    file.write_text(CLASS_FILES[name])
+    pq.write_table(
+        pa.table({"text": [f"t{n}" for n in CLASSES], "label": CLASSES}), tmp_path / "classes"
+    )
+    corpus = read(f"{name}:{file}", Kind.CLASSIFIED)
+    assert corpus.table["label"].to_pylist() == ["1", "0", "12", "-1"]
+    assert corpus.fingerprint == read(f"parquet:{tmp_path}/classes", Kind.CLASSIFIED).fingerprint
+    named = read(f"{name}:{file}?labels=0=Angry,1=Glad", Kind.CLASSIFIED)
+    assert named.table["label"].to_pylist() == ["Glad", "Angry", "12", "-1"]
+
+
+def test_classes_of_a_dataset_keep_their_names(tmp_path: Path) -> None:
+    label = datasets.ClassLabel(names=["Angry", "Glad"])
+    features = datasets.Features({"text": datasets.Value("string"), "label": label})
+    rows = {"text": ["a", "b", "c"], "label": [1, 0, -1]}
+    folder = tmp_path / "data"
+    folder.mkdir()
+    datasets.Dataset.from_dict(rows, features=features).to_parquet(folder / "train.parquet")
+    corpus = read(f"hf:{folder}", Kind.CLASSIFIED)
+    assert corpus.table["label"].to_pylist() == ["Glad", "Angry"]
+    assert corpus.counts["unlabelled"] == 1
+
+
+def test_labels_of_pairs_are_ours(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.csv"
+    file.write_text("premise,hypothesis,label\na,b,1\n")
+    with pytest.raises(InvalidValue, match="Glad.*our labels are entailment"):
+        read(f"csv:{file}?labels=1=Glad", Kind.LABELLED_PAIRS)
+
+
 def test_a_dataset_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="datasets cannot load it"):
         read(f"hf:{tmp_path}/none", Kind.SENTENCES)

@@ -30,13 +30,15 @@ _FILES: dict[str, tuple[str, dict[str, Any]]] = {
 """Format -> the reader of ``datasets`` for such files, and what it is told."""
 
 _LABEL_COLUMNS = ("label", "reverse_label", "labels")
+_UNLABELLED = "-"
 
 
 def readers(spec: Spec) -> Readers:
     """Return the kinds whose columns the dataset has, under our names or the given ones.
 
     Raises:
-        InvalidValue: for a column or label that is none of ours, or names nothing of theirs.
+        InvalidValue: for a column that is none of ours or names nothing of theirs, or a label of
+            pairs that is none of ours.
         CorpusError: the dataset cannot be loaded.
     """
     theirs = spec.mapping("columns")
@@ -44,9 +46,6 @@ def readers(spec: Spec) -> Readers:
     if unknown := set(theirs) - ours:
         fix = f"our columns are {', '.join(sorted(ours))}"
         raise InvalidValue(f"{FIELD} option columns", ", ".join(sorted(unknown)), fix)
-    if wrong := set(spec.mapping("labels").values()) - set(LABELS):
-        fix = f"our labels are {', '.join(LABELS)}"
-        raise InvalidValue(f"{FIELD} option labels", ", ".join(sorted(wrong)), fix)
     names = set(_names(_load(spec), spec))
     for our, their in theirs.items():
         if their not in names:
@@ -56,6 +55,10 @@ def readers(spec: Spec) -> Readers:
     if not kinds:
         fix = "map its columns with columns=ours=theirs,..."
         raise InvalidValue(FIELD, spec.text, fix)
+    wrong = set(spec.mapping("labels").values()) - set(LABELS)
+    if wrong and Kind.CLASSIFIED not in kinds:
+        fix = f"our labels are {', '.join(LABELS)}"
+        raise InvalidValue(f"{FIELD} option labels", ", ".join(sorted(wrong)), fix)
     return kinds
 
 
@@ -100,7 +103,8 @@ def _examples(dataset: Any, spec: Spec) -> Iterator[Any]:
 def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
     """Rows of the split; the line of a bad row is its number, from 1."""
     dataset, theirs = _load(spec), spec.mapping("columns")
-    labels = _label_names(spec, dataset, theirs)
+    label = _class if kind is Kind.CLASSIFIED else _label
+    names = _label_names(spec, dataset, theirs)
     for place, example in enumerate(_examples(dataset, spec), start=1):
         log.counts["read"] += 1
         fields = {name: example.get(theirs.get(name, name)) for name in SCHEMAS[kind].names}
@@ -108,8 +112,8 @@ def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
         with log.checks(spec.path, place):
             for name in _LABEL_COLUMNS:
                 if fields.get(name) is not None:
-                    fields[name] = _label(fields[name], labels[name])
-            if fields.get("label") == "-":
+                    fields[name] = label(fields[name], names[name])
+            if fields.get("label") == _UNLABELLED:
                 log.counts["unlabelled"] += 1
             else:
                 yield row(kind, fields)
@@ -122,16 +126,22 @@ def _label_names(spec: Spec, dataset: Any, theirs: Mapping[str, str]) -> dict[st
     for column in _LABEL_COLUMNS:
         feature = (dataset.features or {}).get(theirs.get(column, column))
         names = getattr(getattr(feature, "feature", feature), "names", None) or ()
-        tables[column] = {str(i): given.get(n, n.lower()) for i, n in enumerate(names)} | given
+        signs = {"-1": _UNLABELLED} if names else {}
+        tables[column] = {str(i): given.get(n, n) for i, n in enumerate(names)} | signs | given
     return tables
+
+
+def _class(value: object, names: Mapping[str, str]) -> Any:
+    """Class of a value: its name, or without one the value as it stands."""
+    return names.get(str(value), value)
 
 
 def _label(value: object, names: Mapping[str, str]) -> Any:
     """Our label of a value, or of each of a list; -1 and ``-`` are signs for no agreement."""
     if isinstance(value, list):
         return [_label(item, names) for item in value]
-    if value in (-1, "-"):
-        return "-"
+    if value in (-1, _UNLABELLED):
+        return _UNLABELLED
     if str(value).isdigit() and str(value) not in names:
         raise BadFieldError(f"label {value} has no name; give labels=0=entailment,...")
-    return names.get(str(value), str(value).lower())
+    return names.get(str(value), str(value)).lower()
