@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import fsspec
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from sentune.corpora.formats.arrow import kinds_with
 from sentune.corpora.schema import LABELS, SCHEMAS, Kind
 from sentune.errors import InvalidValue
+from sentune.io.object_store import files_at
 
 Data: TypeAlias = "str | Path | pd.DataFrame | pa.Table | Iterable[Any]"
 """``FORMAT:PATH``, or rows: a table of pandas or pyarrow, a ``datasets.Dataset``, dicts, tuples."""
@@ -60,7 +60,7 @@ def _written(data: Any, role: str, folder: str) -> str:
     pq.write_table(table, buffer)
     content = buffer.getvalue().to_pybytes()
     path = f"{folder}/{hashlib.sha256(content).hexdigest()[:16]}.parquet"
-    files, place = fsspec.url_to_fs(path)
+    files, place = files_at(path)
     if not files.exists(place):
         files.makedirs(place.rpartition("/")[0], exist_ok=True)
         with files.transaction:  # it appears whole or not at all

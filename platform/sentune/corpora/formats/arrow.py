@@ -29,6 +29,7 @@ from sentune.errors import CorpusError
 from sentune.io.bounded_read import check_regular
 from sentune.io.checksums import checksum
 from sentune.io.folders import checked_manifest
+from sentune.io.object_store import files_at
 
 MANIFEST = "manifest.json"
 """Tells kind, shards and checksums of a folder that ``prepare`` wrote."""
@@ -67,7 +68,7 @@ def shard_name(number: int) -> str:
 
 def files(path: str) -> list[str]:
     """Return the Parquet files of a folder in the order of their names, or the one file itself."""
-    system, root = fsspec.core.url_to_fs(path)
+    system, root = files_at(path)
     if system.isdir(root):
         found = sorted(name for name in system.ls(root, detail=False) if name.endswith(".parquet"))
     else:
@@ -136,7 +137,7 @@ def _required(kind: Kind) -> set[str]:
 
 def _manifest(path: str) -> dict[str, Any] | None:
     """Return the manifest of a prepared folder; None for any other path."""
-    system, root = fsspec.core.url_to_fs(path)
+    system, root = files_at(path)
     name = f"{root.rstrip('/')}/{MANIFEST}"
     try:
         return parse_manifest(system.cat_file(name)) if system.exists(name) else None

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-import fsspec
 import sentencex
 
 from sentune.corpora.formats import select
 from sentune.corpora.formats.reading import Log, Row, raw_lines
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.errors import CorpusError, InvalidValue
+from sentune.io.object_store import files_at
 
 OPTIONS = {
     "language": "ISO 639 code of the language, whose abbreviations end no sentence; default en",
@@ -88,7 +88,7 @@ def _options(spec: Spec) -> _Options:
 
 
 def _files(spec: Spec) -> list[str]:
-    system, root = fsspec.core.url_to_fs(spec.path)
+    system, root = files_at(spec.path)
     if not system.isdir(root):
         return [spec.path]
     names = sorted(name for name in system.find(root) if name.endswith(_ENDS))

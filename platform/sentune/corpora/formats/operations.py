@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-import fsspec
-
 from sentune.corpora.formats.reading import (
     ApartLog,
     BadFieldError,
@@ -18,6 +16,7 @@ from sentune.corpora.formats.reading import (
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS
 from sentune.errors import CorpusError, InvalidValue
+from sentune.io.object_store import files_at
 
 OPTION = {"operations": f"some of {', '.join(OPERATIONS)} with + between them; default all"}
 WIKISPLIT_OPTIONS = {"operation": "difference, fusion or both; default difference, as InterSent"}
@@ -203,7 +202,7 @@ def gigaword(spec: Spec, log: Log) -> Iterator[Row]:
 
 def _articles(spec: Spec, log: Log) -> tuple[str, Iterator[tuple[int, Sequence[str]]]]:
     """Return the file of articles, and each with its title by their line."""
-    system, root = fsspec.core.url_to_fs(spec.path)
+    system, root = files_at(spec.path)
     if not system.isdir(root):
         if "split" in spec.options:
             fix = "leave it out: splits are files of a folder, and this is one file"

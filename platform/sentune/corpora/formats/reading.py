@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-import fsspec
-
 from sentune.corpora.formats.spec import Spec, parse_bad_rows
 from sentune.corpora.schema import LABELS, BadRow, Kind
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError
 from sentune.io.bounded_read import bounded_lines
+from sentune.io.object_store import files_at
 
 Row = tuple[Any, ...]
 """One row, in the order of its kind's schema."""
@@ -255,7 +254,7 @@ def names_in(folder: str) -> set[str]:
     Raises:
         CorpusError: there is no such folder.
     """
-    system, root = fsspec.core.url_to_fs(folder)
+    system, root = files_at(folder)
     if not system.isdir(root):
         raise CorpusError(folder, "there is no such folder")
     return {PurePosixPath(name).name for name in system.ls(root, detail=False)}

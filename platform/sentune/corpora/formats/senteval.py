@@ -7,8 +7,6 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-import fsspec
-
 from sentune.corpora.formats.reading import (
     BadFieldError,
     Log,
@@ -23,6 +21,7 @@ from sentune.corpora.formats.spec import Spec
 from sentune.corpora.formats.sts import stsb
 from sentune.corpora.schema import SPLITS, Kind
 from sentune.errors import CorpusError
+from sentune.io.object_store import files_at
 
 Files = Mapping[str, str]
 """Split, or label where a task has no splits, -> file."""
@@ -215,7 +214,7 @@ def _rows(spec: Spec, log: Log) -> Iterator[Row]:
 
 def _files(path: str, task: _Task) -> Files:
     """Return the first layout that is there, with whole paths."""
-    system, root = fsspec.core.url_to_fs(path)
+    system, root = files_at(path)
     root, path = root.rstrip("/"), path.rstrip("/")
     if system.isfile(root):
         if any(_WHOLE in layout for layout in task.layouts):
