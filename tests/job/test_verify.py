@@ -8,6 +8,7 @@ import shutil
 import sys
 from dataclasses import replace
 from functools import reduce
+from importlib.metadata import EntryPoint
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,11 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from search_spaces.gumbel import SPACE
-from sentune import Embedder
+from sentune import Embedder, user_code
 from sentune.cli import app
 from sentune.code import code_fingerprint
 from sentune.corpora.batches import Held, SharedSource
+from sentune.corpora.formats import FORMATS
 from sentune.corpora.prepare import prepare
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
@@ -256,6 +258,36 @@ def test_a_corpus_that_has_changed_is_named(copied: Path) -> None:
     done = verified(NAME, "--storage", str(copied))
     assert done.exit_code == 1
     assert "broken: dev builtin:nli?split=dev&size=39: its fingerprint is" in done.stderr
+
+
+BROUGHT = """
+import sentune
+from sentune.corpora import Kind, read
+
+@sentune.format("brought", kind="labelled-pairs")
+def brought(path):
+    return read("builtin:nli?split=dev&size=40", Kind.LABELLED_PAIRS).table.to_pylist()
+"""
+
+
+def test_a_corpus_in_a_format_of_a_package_is_read(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "verify_brings.py").write_text(BROUGHT)
+    monkeypatch.syspath_prepend(tmp_path)
+    point = EntryPoint("brought", "verify_brings", "sentune.formats")
+    monkeypatch.setattr(
+        user_code.metadata, "entry_points", lambda group: [point] * (group == "sentune.formats")
+    )
+    summary = copied / NAME / "summary.json"
+    named = f"brought:{summary}"
+    summary.write_text(summary.read_text().replace("builtin:nli?split=dev&size=40", named))
+    try:
+        checks = {check.part: check for check in verify_study(find_study(str(copied), NAME))}
+    finally:
+        FORMATS.pop("brought", None)
+        sys.modules.pop("verify_brings", None)
+    assert (checks["dev"].place, checks["dev"].outcome) == (named, Outcome.HOLDS)
 
 
 def test_the_test_s_figures_are_those_of_the_model(copied: Path) -> None:

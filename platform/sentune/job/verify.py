@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from sentune.corpora.formats import FORMATS, open_rows
+from sentune.corpora.formats import open_rows
 from sentune.corpora.formats.arrow import MANIFEST as PREPARED
-from sentune.corpora.formats.spec import parse
+from sentune.corpora.formats.open import parsed_spec
 from sentune.corpora.schema import Fingerprint, Kind
 from sentune.corpora.tokens import META
 from sentune.errors import SentuneError, first_line
@@ -138,7 +138,7 @@ def _corpus(role: str, corpus: Mapping[str, Any], limit: int | None) -> Check:
     try:
         task, plain = task_and_corpus(spec)
         plain = of_task(plain, task)
-        source = parse(plain, FORMATS)
+        source = parsed_spec(plain)
         files, root = files_at(source.path)
         if source.format != "builtin" and not asked(source.path, lambda: files.exists(root)):
             return _absent(role, spec)
