@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from sentune.encoders import (
     load_tokenizer,
     prepare,
 )
+from sentune.encoders.prepare import named_folder
 from sentune.encoders.tokenizing import pad
 from sentune.errors import InvalidValue
 
@@ -121,6 +124,20 @@ def test_a_hub_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(InvalidValue, match=r"--encoder: 'someone/encoder'.*builtin:tiny"):
         prepare("someone/encoder", [], tmp_path)
+
+
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_a_name_of_the_hub_without_safetensors_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, part: Literal["encoder", "decoder"]
+) -> None:
+    """Pickles that it has are not fetched; a local folder without weights is one to train."""
+    module = sys.modules[named_folder.__module__]
+    monkeypatch.setattr(module, "snapshot_download", lambda *_, **__: str(folder))
+    assert named_folder("someone/encoder", part) == str(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InvalidValue, match=f"--{part}: 'someone/encoder'.*no safetensors"):
+        named_folder("someone/encoder", part)
+    assert named_folder(str(folder), part) == str(folder)
 
 
 class TestPadding:

@@ -94,6 +94,9 @@ def named_folder(spec: str, part: Literal["encoder", "decoder"] = "encoder") -> 
             fix = f"{why}; name a local folder, or builtin:tiny"
             raise InvalidValue(option, spec, fix) from error
         folder = Path(found)
+        if not any(folder.glob("*.safetensors")):
+            fix = "the hub has no safetensors of it; convert its weights, or name another one"
+            raise InvalidValue(option, spec, fix)
     if not (folder / "config.json").is_file():
         raise InvalidValue(option, spec, "name a folder with a Hugging Face config.json")
     if any(folder.glob("*.bin")) and not any(folder.glob("*.safetensors")):
