@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, MPNetConfig, MPNetModel
 
 from sentune.encoders import (
     TextEncoder,
@@ -74,6 +74,27 @@ def test_attention_does_without_cudnn(folder: Path) -> None:
     torch.backends.cuda.enable_cudnn_sdp(enabled=True)
     load(str(folder))
     assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
+def test_torch_s_attention_is_used_where_a_model_has_it(folder: Path) -> None:
+    encoder, tokenizer = load(str(folder)).eval(), load_tokenizer(str(folder))
+    with torch.profiler.profile() as profiled:
+        encoder(*pad(tokenizer.encode(SENTENCES, 32), 0), "cls")
+    assert "aten::scaled_dot_product_attention" in {event.key for event in profiled.key_averages()}
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_an_encoder_without_torch_s_attention_embeds(
+    folder: Path, tmp_path: Path, *, weights: bool
+) -> None:
+    path, tokenizer = tmp_path / "mpnet", AutoTokenizer.from_pretrained(folder)
+    config = MPNetConfig(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1,
+        num_attention_heads=2, intermediate_size=32, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    (MPNetModel(config) if weights else config).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    assert encode(load(str(path)), str(path), "mean", 2).shape == (3, 16)
 
 
 def test_without_a_pooler_every_parameter_has_a_gradient(folder: Path) -> None:

@@ -117,8 +117,8 @@ def load(path: str) -> TextEncoder:
     # torch prefers cuDNN's attention on GPUs since Hopper, and it plans anew for each new shape
     torch.backends.cuda.enable_cudnn_sdp(enabled=False)
     if not stored:
-        return TextEncoder(transformers.AutoModel.from_config(config, attn_implementation="sdpa"))
-    model, missing = read_weights(transformers.AutoModel, path, attn_implementation="sdpa")
+        return TextEncoder(transformers.AutoModel.from_config(config))
+    model, missing = read_weights(transformers.AutoModel, path)
     require_all((key for key in missing if not key.startswith(_UNUSED)), path, "--encoder")
     return TextEncoder(model)
 
