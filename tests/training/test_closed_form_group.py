@@ -16,11 +16,13 @@ from torch import multiprocessing
 from sentune.corpora.batches import Held
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.encoders.words import WordTable
+from sentune.training.checkpoints import CheckpointStore
 from sentune.training.closed_form import fit_and_sweep
 from sentune.training.closed_form_model import FIT_FILE, VECTORS
 from sentune.training.group import Group
 from sentune.training.trial import TrialSpec
 from tests.rounding import rounding
+from tests.training.checkpoint_scenes import progress
 
 WORDS, WIDTH, ROWS = 40, 6, 203
 SHIFT = 1e-4
@@ -60,20 +62,24 @@ def dev() -> Corpus:
     return Corpus(spec="dev", kind=kind, table=table, fingerprint="dev")
 
 
-def fitted(case: str, group: Group, folder: Path, shift: float = 0.0) -> dict[str, Any]:
-    """Metrics of a trial, and what its first worker saves in the folder."""
+def spec_of(case: str, directory: str = "") -> TrialSpec:
     method, settings = CASES[case]
     axis, grid = GRIDS[method]
-    spec = TrialSpec(
+    return TrialSpec(
         trial="0000", method=method, settings={VECTORS: "made", **settings}, encoder="",
         corpus=Held(pa.table({"text": sentences(ROWS, 0)})), dev=Held([dev()]), max_examples=ROWS,
         milestones=(ROWS,), objective="sts/pearson", readouts={axis: grid},
+        directory=directory,
     )  # fmt: skip
-    (progress,) = fit_and_sweep(spec, group, words={"made": Held(words(shift))})
+
+
+def fitted(case: str, group: Group, folder: Path, shift: float = 0.0) -> dict[str, Any]:
+    """Metrics of a trial, and what its first worker saves in the folder."""
+    (fit,) = fit_and_sweep(spec_of(case), group, words={"made": Held(words(shift))})
     if group.is_first:
-        progress.save(folder)
-    metrics = {name: value for name, value in progress.metrics.items() if "seconds" not in name}
-    return {"metrics": metrics, "readouts": progress.readouts}
+        fit.save(folder)
+    metrics = {name: value for name, value in fit.metrics.items() if "seconds" not in name}
+    return {"metrics": metrics, "readouts": fit.readouts}
 
 
 def work(rank: int, workers: int, folder: str) -> None:
@@ -85,6 +91,12 @@ def work(rank: int, workers: int, folder: str) -> None:
         saved = Path(folder, f"{number}")
         saved.mkdir(exist_ok=True)
         found[case] = fitted(case, group, saved)
+    # the first worker alone sees the checkpoint, as where another one has set it aside
+    directory = f"{folder}/trial-of-{rank}"
+    if group.is_first:
+        CheckpointStore(directory).save(progress(400), 0.4)
+    (again,) = fit_and_sweep(spec_of("sif", directory), group, words={})
+    found["again"] = again.metrics
     torch.save(found, Path(folder, f"{rank}.pt"))
     dist.destroy_process_group()
 
@@ -129,3 +141,9 @@ def test_a_group_fits_what_one_worker_fits(
         change = abs(array - state[name]).max() / SHIFT
         limit = rounding(ROWS, 10 * max(1, abs(array).max(), change))
         np.testing.assert_allclose(others[name], state[name], rtol=0, atol=limit)
+
+
+def test_all_workers_repeat_the_fit_that_the_first_one_finds(
+    several: tuple[Path, list[dict[str, Any]]],
+) -> None:
+    assert [worker["again"] for worker in several[1]] == [{"task/metric": 0.4}] * len(several[1])

@@ -41,7 +41,9 @@ def fit_and_sweep(
             ``Prepared`` corpus.
         words: source of word vectors, as the setting names it -> opens to its ``WordTable``.
     """
-    last = CheckpointStore.of(spec).last_progress() if spec.directory else None
+    # one worker reads for all: a reader sets damaged checkpoints aside
+    reads = spec.directory and group.is_first
+    last = group.broadcast_object(CheckpointStore.of(spec).last_progress() if reads else None)
     if last is not None:  # its report may have been lost with a killed driver
         yield last.again(lambda folder: None)  # its checkpoint is there already
         return
