@@ -54,20 +54,6 @@ class Term:
         return self.covers(other) or other.covers(self)
 
 
-@dataclass(frozen=True)
-class Scale:
-    """A pair of antonyms, each with its stronger form: huge > big | small > tiny."""
-
-    plus: str
-    very_plus: str
-    minus: str
-    very_minus: str
-
-    def word(self, degree: int) -> str:
-        """Return the word for a degree: 2 very plus, 1 plus, -1 minus, -2 very minus."""
-        return ("", self.plus, self.very_plus, self.very_minus, self.minus)[degree]
-
-
 def _grow(text: str) -> list[Term]:
     """Return the terms of an indented list, each before its children, leaves behind a colon."""
     terms: list[Term] = []
@@ -157,15 +143,16 @@ TIMES = _grow(
 MANNERS = ("again", "nearby", "gladly", "today", "for fun", "as usual")
 
 SCALES = (
-    Scale("big", "huge", "small", "tiny"),
-    Scale("brave", "fearless", "shy", "terrified"),
-    Scale("happy", "thrilled", "sad", "miserable"),
-    Scale("wet", "soaked", "dry", "parched"),
-    Scale("clean", "spotless", "dirty", "filthy"),
-    Scale("calm", "serene", "angry", "furious"),
-    Scale("strong", "mighty", "weak", "feeble"),
-    Scale("pretty", "gorgeous", "ugly", "hideous"),
+    ("", "big", "huge", "tiny", "small"),
+    ("", "brave", "fearless", "terrified", "shy"),
+    ("", "happy", "thrilled", "miserable", "sad"),
+    ("", "wet", "soaked", "parched", "dry"),
+    ("", "clean", "spotless", "filthy", "dirty"),
+    ("", "calm", "serene", "furious", "angry"),
+    ("", "strong", "mighty", "feeble", "weak"),
+    ("", "pretty", "gorgeous", "hideous", "ugly"),
 )
+"""Antonyms, each with its stronger form, by their degree: 1 big, 2 huge, -1 small, -2 tiny."""
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five")
 
@@ -264,7 +251,7 @@ class Sentence(NamedTuple):
 
     def _subject(self) -> tuple[str, bool]:
         """Return the subject with its determiner, and whether the verb is plural."""
-        kind, words = self.determiner, [SCALES[s].word(d) for s, d in self.adjectives]
+        kind, words = self.determiner, [SCALES[s][d] for s, d in self.adjectives]
         many = kind in _COUNTED and self.number != 1
         names = [plural(noun.text) if many else noun.text for noun in self.nouns]
         if kind is Determiner.SOME:
