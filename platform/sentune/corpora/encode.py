@@ -6,12 +6,11 @@ Each is a ``TableEncoder``: sentences by a tokenizer, operations by two, sentenc
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import cached_property
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -137,26 +136,20 @@ class OperationEncoder:
         return pa.table({"operation": operation, **columns, "decoded": decoded})
 
 
-class Words(Protocol):
-    """A word table, such as ``sentune.encoders.words.WordTable``; that package is a sibling."""
-
-    @property
-    def fingerprint(self) -> str: ...
-
-    def ids(self, sentences: Sequence[str], max_length: int | None = None) -> Any: ...
-
-
 class WordEncoder:
     """Turns the sentence columns of record batches into rows of a word table.
 
     Words that the table does not have are left out, so that a list may be empty; ``max_length`` of
     the others are kept.
 
+    Args:
+        words: a ``sentune.encoders.words.WordTable``; that package is a sibling.
+
     Raises:
         InvalidValue: ``max_length`` is below 1, or the table has no fingerprint.
     """
 
-    def __init__(self, words: Words, max_length: int) -> None:
+    def __init__(self, words: Any, max_length: int) -> None:
         if max_length < 1:
             raise InvalidValue("max_length", max_length, "use at least 1")
         if not words.fingerprint:
