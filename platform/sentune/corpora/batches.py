@@ -52,18 +52,6 @@ class Readers(Protocol):
         """Return the picklable ``value`` of the worker ``source``, on every worker."""
 
 
-@dataclass(frozen=True)
-class OneReader:
-    """The only worker of a trial; see ``Readers``."""
-
-    rank: int = 0
-    world_size: int = 1
-
-    def broadcast_object(self, value: T, source: int = 0) -> T:
-        del source
-        return value
-
-
 class BatchSource(Protocol):
     """Where a trial's batches come from."""
 
@@ -107,7 +95,7 @@ class CorpusSource(ABC):
     def __init__(self, shards: tuple[int, ...], column_names: tuple[str, ...]) -> None:
         self.num_rows = sum(shards)
         self.column_names = column_names
-        self.readers: Readers = OneReader()
+        self.readers: Readers | None = None
 
     def join(self, readers: Readers) -> None:
         """See ``BatchSource``; a source that every worker has in memory has no use for them."""

@@ -92,22 +92,25 @@ class StreamedSource(CorpusSource):
 
     def _blocks(self, tasks: list[dict[str, Any]]) -> Iterator[dict[str, Ragged]]:
         """Yield the rows of all tasks in order, each read by one worker and sent to the others."""
-        rank, workers = self.readers.rank, self.readers.world_size
-        own = self._read(tasks[rank::workers])
+        readers = self.readers
+        rank, workers = (readers.rank, readers.world_size) if readers else (0, 1)
+        own = self._read(tasks[rank::workers], workers)
         own = chain([*islice(own, 1)], own)  # begins to read before this worker's first turn
         for turn, task in enumerate(tasks):
             reader, left = turn % workers, task["rows"]
             while left:
-                block = self.readers.broadcast_object(next(own) if reader == rank else {}, reader)
+                block = next(own) if reader == rank else {}
+                if readers:
+                    block = readers.broadcast_object(block, reader)
                 left -= len(block[self.column_names[0]])
                 yield block
 
-    def _read(self, tasks: list[dict[str, Any]]) -> Iterator[dict[str, Ragged]]:
-        """Yield the rows of these tasks; no block has rows of two shards."""
+    def _read(self, tasks: list[dict[str, Any]], workers: int) -> Iterator[dict[str, Ragged]]:
+        """Yield the rows of one worker's tasks; no block has rows of two shards."""
         if not tasks:
             return
         shard = max(self._folder.nbytes // len(self._folder.shards), 1 << 20)
-        at_once = min(max(1, READERS // self.readers.world_size), len(tasks))
+        at_once = min(max(1, READERS // workers), len(tasks))
         shards = read_in_order(_read_shard, tasks, at_once, 2 * (at_once + 1) * shard)
         with own_errors():
             for table in shards.iter_batches(batch_size=None, batch_format="pyarrow"):
