@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sentune.credentials import without_credentials
@@ -23,14 +23,9 @@ is suspended nothing is waited for."""
 
 
 class Waits:
-    """The calls of this process that have not returned; a thread looks at them while there are any.
+    """Calls of this process that have not returned; a thread looks at them while there are any."""
 
-    Args:
-        clock: seconds of this machine.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._numbers = itertools.count()
         self._open: dict[int, tuple[str, str, float]] = {}
         self._said: dict[int, str] = {}
@@ -72,9 +67,9 @@ class Waits:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._open)
-            before = self._clock()
+            before = time.monotonic()
             time.sleep(LOOK)
-            self.tick(self._clock() - before)
+            self.tick(time.monotonic() - before)
 
     def tick(self, seconds: float) -> None:
         """Count the seconds since the last look, and say what has been waited for too long."""
