@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -179,14 +178,6 @@ def test_without_frequencies_no_word_has_a_probability(tmp_path: Path) -> None:
     table = open_words(glove(tmp_path, text_of(ROWS)), None, tmp_path / "cache")
     assert not table.probabilities.any()
     assert not len(table.listed)
-
-
-def test_wordfreq_is_asked_for_where_it_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "wordfreq", None)
-    with pytest.raises(InvalidValue, match="pip install wordfreq"):
-        open_words(glove(tmp_path, text_of(ROWS)), "wordfreq:en", tmp_path / "cache")
 
 
 def test_wordfreq_gives_its_own_frequencies(tmp_path: Path) -> None:

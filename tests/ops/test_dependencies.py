@@ -56,7 +56,4 @@ def test_every_import_is_a_dependency_and_every_dependency_is_imported() -> None
     optional = names([one for extra in extras for one in extras[extra] if extra != "dev"])
     undeclared = {one for one, owners in used.items() if not owners & (declared | optional)}
     assert not undeclared
-    assert declared - set.union(*used.values()) == {
-        "cmaes",
-        "wordfreq",
-    }  # imported by Optuna; by name
+    assert declared - set.union(*used.values()) == {"cmaes"}  # imported by Optuna

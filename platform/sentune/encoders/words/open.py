@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,7 @@ def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
             not have it. None: 0 for every word, so that all words weigh the same.
 
     Raises:
-        InvalidValue: no such format, language or package.
+        InvalidValue: no such format or language.
         CorpusError: a file that cannot be read, or with more than 100 bad lines.
     """
     source = VectorFile.parse(vectors)
@@ -77,7 +76,6 @@ def check_words(vectors: str, frequencies: str | None) -> None:
 def _identity(source: str) -> str:
     """Return a package's version, or path, size and time of a file where its system knows them."""
     if source.startswith(PACKAGE):
-        wordfreq_package(source)
         return version("wordfreq")
     system, name = fsspec.core.url_to_fs(source)
     try:
@@ -161,7 +159,8 @@ def _write_quarantine(draft: Path, quarantine: Quarantine) -> None:
 def probabilities(spec: str, quarantine: Quarantine) -> dict[str, float]:
     """Return the relative frequency of each lower-cased word of a list; see ``open_words``."""
     if spec.startswith(PACKAGE):
-        wordfreq = wordfreq_package(spec)
+        import wordfreq  # only here: few jobs need it
+
         try:
             return dict(wordfreq.get_frequency_dict(spec.removeprefix(PACKAGE)))
         except LookupError as error:
@@ -184,15 +183,6 @@ def probabilities(spec: str, quarantine: Quarantine) -> dict[str, float]:
         raise CorpusError(quarantine.path, "the list has no line 'word count'")
     total = math.fsum(counts.values())
     return {word: count / total for word, count in counts.items()}
-
-
-def wordfreq_package(spec: str) -> Any:
-    """Return the package of ``wordfreq:LANGUAGE``, which is not one of sentune's own."""
-    try:
-        return import_module("wordfreq")
-    except ModuleNotFoundError as error:
-        fix = "it needs the package wordfreq: pip install wordfreq"
-        raise InvalidValue("--frequencies", spec, fix) from error
 
 
 BLOCK = 1 << 24
