@@ -19,7 +19,6 @@ from sentune.corpora.builtin.sentences import (
     VERBS,
     Determiner,
     Sentence,
-    Term,
 )
 
 DETERMINERS = {
@@ -96,11 +95,6 @@ def _triplets(split: str, seed: int) -> Iterator[tuple[Sentence, Sentence, Sente
             yield premise, entailment[0], contradiction[0]
 
 
-def split_of(noun: Term, verb: Term) -> str:
-    """Return the split to which a combination belongs."""
-    return _SPLITS[noun.key][verb.key]
-
-
 class _Balance:
     """Draws hypotheses, preferring the relation of lengths that was rarest so far."""
 
@@ -148,7 +142,7 @@ def _premise(split: str, rng: Random) -> Sentence:
     """Return a random sentence of the split."""
     while True:
         noun, verb = pick(rng, NOUNS), pick(rng, VERBS)
-        if split_of(noun, verb) == split:
+        if _SPLITS[noun.key][verb.key] == split:
             break
     kind = rng.choices(list(DETERMINERS), list(DETERMINERS.values()))[0]
     counted = kind in (Determiner.EXACTLY, Determiner.AT_LEAST, Determiner.AT_MOST)

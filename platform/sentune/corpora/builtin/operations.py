@@ -144,12 +144,6 @@ def reworded(plain: Scene, rng: Random) -> Scene:
     return _modified(plain, pick(rng, _MODIFIED), rng)
 
 
-def in_split(scene: Scene, split: str) -> bool:
-    """Return whether all that a sentence can tell of the scene belongs to the split."""
-    parts = (scene.subject, scene.deed, scene.thing), (scene.subject, scene.act, scene.place)
-    return all(split_of(*words) == split for words in parts)
-
-
 def _with_adjectives(scene: Scene, rng: Random) -> Scene:
     """Each of the two adjectives in every second scene."""
     return _modified(scene, [n for n in ("adjective", "look") if rng.random() < 0.5], rng)
@@ -224,5 +218,6 @@ def _near_scene(scene: Scene, split: str, rng: Random) -> Scene:
     kept = [name for name in TOLD["both"] if rng.random() < rng.random()]
     while True:
         other = draw_scene(split, rng)._replace(**{name: getattr(scene, name) for name in kept})
-        if in_split(other, split):
+        parts = (other.subject, other.deed, other.thing), (other.subject, other.act, other.place)
+        if all(split_of(*words) == split for words in parts):
             return other
