@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sentune.encoders import transformer
 from sentune.encoders.prepare import prepare
 from sentune.encoders.tokenizing import Chunk, Tokenizer, even_shares, length_sorted_chunks
 from sentune.encoders.transformer import Pooling, TextEncoder
 from sentune.encoders.words.vectors import WordTokenizer, WordVectors, is_word_table
+from sentune.encoders.words.whole import load_whole
 
 
 def load(path: str) -> TextEncoder:
     """Return the encoder of a folder: word vectors where it holds a word table, else as
-    ``transformer.load``, whose errors it raises."""
-    return WordVectors.load(path) if is_word_table(path) else transformer.load(path)
+    ``transformer.load``; raises what that and ``load_whole`` do."""
+    return WordVectors(load_whole(Path(path))) if is_word_table(path) else transformer.load(path)
 
 
 def load_tokenizer(path: str) -> Tokenizer | WordTokenizer:

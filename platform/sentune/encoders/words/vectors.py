@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import torch
@@ -33,11 +32,6 @@ class WordVectors(TextEncoder):
         self.vectors = FixedVectors(table)
         self.width, self.max_length = self.vectors.width, 512
         self.register_buffer("like", torch.zeros(0), persistent=False)
-
-    @classmethod
-    def load(cls, path: str) -> Self:
-        """Return the vectors of a folder; raises what ``load_whole`` does."""
-        return cls(load_whole(Path(path)))
 
     def states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """[N, L] rows of the table, [N, L] mask -> [N, L, n], zero where there is no word."""
@@ -66,7 +60,6 @@ class WordTokenizer:
     pad_id = 0
 
     def __init__(self, path: str) -> None:
-        self.path = path
         self._table = load_whole(Path(path))
 
     def check_pooling(self, pooling: str) -> None:
