@@ -289,7 +289,7 @@ def test_classes_of_a_dataset_keep_their_names(tmp_path: Path) -> None:
 def test_labels_of_pairs_are_ours(tmp_path: Path) -> None:
     file = tmp_path / "pairs.csv"
     file.write_text("premise,hypothesis,label\na,b,1\n")
-    with pytest.raises(InvalidValue, match="Glad.*our labels are entailment"):
+    with pytest.raises(InvalidValue, match=r"Glad.*our labels are entailment"):
         read(f"csv:{file}?labels=1=Glad", Kind.LABELLED_PAIRS)
 
 

@@ -22,7 +22,7 @@ class Listed(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
     protocol = "listed"
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        path = self._strip_protocol(path)
+        path = path.removeprefix("listed://").rstrip("/")
         try:
             found = self.dircache[path]
         except KeyError:

@@ -77,11 +77,10 @@ def _table(data: Any, role: str) -> pa.Table:
     if hasattr(data, "features"):  # a datasets.Dataset; its classes are numbers with names
         names = {n: f.names for n, f in data.features.items() if hasattr(f, "names")}
         labelled = [row for row in data if "label" not in names or row["label"] != _NO_CLASS]
-        columns = {name: [row[name] for row in labelled] for name in data.features}
+        found = {name: [row[name] for row in labelled] for name in data.features}
         for name, classes in names.items():
-            values = columns[name]
-            columns[name] = [None if v in (None, _NO_CLASS) else classes[v] for v in values]
-        return pa.table(columns)
+            found[name] = [None if v in (None, _NO_CLASS) else classes[v] for v in found[name]]
+        return pa.table(found)
     rows = list(data)
     if rows and all(isinstance(row, Mapping) for row in rows):
         return pa.Table.from_pylist([dict(row) for row in rows])
