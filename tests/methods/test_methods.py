@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -21,6 +23,9 @@ from sentune.methods.simcse import (
     UnsupervisedSimcse,
     UnsupervisedSimcseSettings,
 )
+from sentune.training.group import Group
+from sentune.training.recipes import build, recipe_of
+from sentune.training.settings import split
 
 GAMMA = 0.5772156649015329
 B, H = 5, 16
@@ -200,3 +205,25 @@ def test_the_head_is_exact_under_autocast(encoder: nn.Module) -> None:
     ids = torch.tensor([[2, 5, 6, 3]])
     with torch.autocast("cpu", torch.bfloat16):
         assert method.embed(ids, torch.ones_like(ids)).dtype is torch.float32
+
+
+class Largest(Simcse):
+    """A method of a user's own: maxima over the tokens, whatever the pooling."""
+
+    name: ClassVar[str] = ""
+
+    def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.head(self.encoder(input_ids, attention_mask, "max"))
+
+
+def test_a_method_that_embeds_in_its_own_way_is_trained_in_that_way(tmp_path: Path) -> None:
+    folder = prepare("builtin:tiny?layers=1&width=16&heads=2&inner=32", ["a few words"], tmp_path)
+    rows = [np.array(row, dtype=np.int32) for row in ([2, 5, 6, 3], [2, 7, 3], [2, 8, 9, 6, 3])]
+    columns = {"anchor": rows, "positive": rows[1:] + rows[:1], "negative": rows[2:] + rows[:2]}
+    losses = {}
+    for kind, pooling in ((Largest, "cls"), (Simcse, "max"), (Simcse, "cls")):
+        own, training = split({"pooling": pooling, "precision": "float32"}, kind)
+        method = build(kind, own, training, folder, seed=1).eval()
+        backward = recipe_of(method).backward(method, training, Group.single("cpu"), folder)
+        losses[kind, pooling] = backward(columns).item()
+    assert losses[Largest, "cls"] == losses[Simcse, "max"] != losses[Simcse, "cls"]

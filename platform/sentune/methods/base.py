@@ -136,5 +136,6 @@ class SentenceMethod(GradientMethod):
         with torch.autocast(vectors.device.type, enabled=False):
             return self.head(vectors)
 
-    # DistributedDataParallel sees only what goes through forward
-    forward = embed
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """As ``embed``: DistributedDataParallel sees only what goes through forward."""
+        return self.embed(input_ids, attention_mask)

@@ -60,5 +60,3 @@ class Infersent(SbertSoftmax):
         with torch.autocast(states.device.type, enabled=False):
             found = lstm_states(self.lstm, states.to(self.encoder.dtype), mask.sum(1))
         return self.head(pool(found, mask, self.settings.pooling))
-
-    forward = embed

@@ -165,8 +165,6 @@ class Intersent(GradientMethod):
             embeddings: Tensor = self.encoder(input_ids, attention_mask, self.settings.pooling)
             return embeddings
 
-    forward = embed
-
     def operate(self, codes: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Embeddings of what the operations make.
 
