@@ -20,10 +20,11 @@ from torch import Tensor
 from sentune.embedder.embedder import Embedder, device_of
 from sentune.embedder.pretrained import PREFIXES, PointEmbedder, load_pretrained
 from sentune.embedder.references import StoredReferences
+from sentune.encoders.words.vectors import is_word_table
 from sentune.errors import InvalidValue
 from sentune.io.folders import found_again
 from sentune.io.object_store import on_this_machine
-from sentune.methods import CLOSED_FORM, TRAINED, Invertible
+from sentune.methods import CLOSED_FORM, Invertible
 from sentune.methods.invertible import ComponentFrom
 from sentune.methods.invertible_representations import Representations
 from sentune.readouts.representation import REPRESENTATION
@@ -39,6 +40,7 @@ from sentune.training.model import (
     load_method,
     read_settings,
 )
+from sentune.training.recipes.invertible import WORDS
 from sentune.training.settings import TrainingSettings
 
 
@@ -133,7 +135,8 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
     name = str(read_settings(folder)["method"]) if (folder / SETTINGS_FILE).is_file() else ""
     if name in CLOSED_FORM:
         return _on_words(load_closed_form(folder), text)
-    model = _load_trained(folder, on_words=name in TRAINED and TRAINED[name].on_words)
+    on_words = any(is_word_table(folder / part) for part in ("", WORDS))
+    model = _load_trained(folder, on_words=on_words)
     if model.tokenizer is None:
         return InvertibleEmbedder(model, text, device)
     return Embedder(
