@@ -220,6 +220,20 @@ def test_the_echo_state_network_is_its_recurrence_both_ways() -> None:
     torch.testing.assert_close(encoder(padded, mask)[0], expected)
 
 
+@pytest.mark.parametrize("kind", ["lstm", "esn"])
+def test_an_odd_size_in_two_directions_is_refused(kind: str) -> None:
+    with pytest.raises(InvalidValue, match="size: 33 .*give an even number"):
+        Embedder.load(f"random:{kind}?vectors=glove:x.txt&size=33")
+
+
+def test_borep_has_an_odd_size_too(
+    vectors: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    embedder = Embedder.load(f"random:borep?vectors={vectors}&size=33", "cpu")
+    assert embedder.encode("a dog runs").shape == (33,)
+
+
 def test_an_unknown_kind_is_named() -> None:
     with pytest.raises(InvalidValue, match="borep, lstm, esn"):
         Embedder.load("random:gru?vectors=glove:x.txt")

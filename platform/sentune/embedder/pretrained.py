@@ -208,6 +208,8 @@ def _random(source: str, kind: str, options: RandomOptions, device: torch.device
         raise InvalidValue(
             "model", source, f"write random:KIND with KIND one of {', '.join(KINDS)}"
         )
+    if kind != "borep" and options.size % 2:
+        raise InvalidValue("size", options.size, f"{kind} has two directions: give an even number")
     cache = Path("~/.cache/sentune").expanduser()
     words = open_words(options.vectors, None, cache)
     width = words.vectors.shape[1]
