@@ -34,12 +34,12 @@ class MtebEncoder:
         **_: Any,
     ) -> None:
         self.embedder = Embedder.load(model_name, device)
-        parameters = sum(p.numel() for p in self.embedder.method.parameters())
+        method = self.embedder.method
         self.mteb_model_meta: ModelMeta = ModelMeta.create_empty(
             {
                 "name": f"sentune/{self.embedder.name}",
                 "revision": revision,
-                "n_parameters": parameters,
+                "n_parameters": method and sum(p.numel() for p in method.parameters()),
                 "max_tokens": self.embedder.max_length,
                 "framework": ["PyTorch"],
             }

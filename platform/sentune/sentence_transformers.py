@@ -28,8 +28,8 @@ class EmbedderModule(InputModule):  # type: ignore[misc]
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         super().__init__()
         self.embedder, self._folder = embedder, folder
-        self.method = getattr(embedder, "method", None)  # of a closed form there is no module
-        self.max_seq_length = getattr(embedder, "max_length", None)
+        self.method = embedder.method  # None of a closed form
+        self.max_seq_length = embedder.max_length
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **others: Any) -> EmbedderModule:

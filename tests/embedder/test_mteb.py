@@ -75,6 +75,26 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return prepare("builtin:tiny", SENTENCES, tmp_path_factory.mktemp("encoders"))
 
 
+def test_an_encoder_without_training_is_a_model_on_the_tasks(
+    tasks: list[Any], rows: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sentune.mteb_model import MtebEncoder
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    words = dict.fromkeys(" ".join(SENTENCES).split())
+    vectors = np.random.default_rng(0).normal(size=(len(words), 4))
+    lines = [" ".join([word, *map(str, row)]) for word, row in zip(words, vectors, strict=True)]
+    (tmp_path / "glove.txt").write_text("\n".join(lines), encoding="utf-8")
+    source = f"random:borep?vectors=glove:{tmp_path / 'glove.txt'}&size=8"
+    model = MtebEncoder(source, device="cpu")
+    found = mteb.evaluate(
+        model, tasks[:1], cache=None, co2_tracker=False, show_progress_bar=False
+    ).task_results[0]
+    first, second, scores, _ = ([row[key] for row in rows] for key in rows[0])
+    expected = spearmanr(Embedder.load(source, "cpu").similarity(first, second), scores).statistic
+    assert found.scores["test"][0]["main_score"] == pytest.approx(expected, abs=1e-6)
+
+
 @pytest.mark.parametrize("name", ["gumbel", "gauss", "simcse"])
 def test_mtebs_scores_are_those_of_the_models_own_similarity(
     name: str, encoder: str, tasks: list[Any], rows: list[dict[str, Any]], tmp_path: Path

@@ -54,6 +54,7 @@ class InvertibleEmbedder(PointEmbedder):
     """
 
     method: Invertible  # type: ignore[assignment]
+    max_length: int
 
     def __init__(self, loaded: LoadedModel, card: str, device: str | torch.device | None) -> None:
         super().__init__(

@@ -110,8 +110,7 @@ class Operations(Encoding):
     @property
     def decodes(self) -> bool:
         """Whether the model has operators and a decoder."""
-        # methods on word vectors have no such attribute
-        return isinstance(getattr(self, "method", None), Intersent)
+        return isinstance(self.method, Intersent)
 
     def _intersent(self) -> Intersent:
         if not self.decodes:

@@ -22,6 +22,7 @@ from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.random import KINDS, RandomEncoder
 from sentune.errors import InvalidValue, first_line
 from sentune.geometry.points import Points
+from sentune.methods.base import SentenceMethod
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -68,6 +69,9 @@ class PointEmbedder(Embedder):
         settings, readouts, card: as of ``Embedder``.
     """
 
+    method: SentenceMethod | None  # type: ignore[assignment]
+    max_length: int | None  # type: ignore[assignment]
+
     def __init__(
         self,
         name: str,
@@ -80,6 +84,7 @@ class PointEmbedder(Embedder):
     ) -> None:
         self.device, self.references, self.card = device, None, card
         self.settings, self.readouts = dict(settings or {"encoder": name}), dict(readouts or {})
+        self.method = self.max_length = None
         self._name, self._embed = name, embed
 
     @property
