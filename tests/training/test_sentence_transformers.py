@@ -91,6 +91,18 @@ def test_vectors_are_those_of_the_embedder(
     np.testing.assert_allclose(again.encode(SENTENCES), found, rtol=1e-5, atol=1e-6)
 
 
+def test_a_method_in_a_module_that_begins_like_simcse_keeps_its_head(
+    encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = Path(__file__).read_text(encoding="utf-8")
+    (tmp_path / "simcse_halved.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    saved("simcse_halved:Halved", encoder, tmp_path / "model")
+    theirs = peer.SentenceTransformer(str(tmp_path / "model"), trust_remote_code=True)
+    ours = Embedder.load(tmp_path / "model", "cpu").encode(SENTENCES)
+    np.testing.assert_allclose(theirs.encode(SENTENCES), ours, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("method", ["simcse", "intersent"])
 def test_the_files_are_those_that_the_library_saves(
     method: str, model_of: Callable[[str], Path], tmp_path: Path

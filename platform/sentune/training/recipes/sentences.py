@@ -45,6 +45,8 @@ WHOLE = "sentune.sentence_transformers.EmbedderModule"
 LAYOUT = "6.2.0"
 """Version of sentence-transformers that reads and writes model folders of this layout."""
 ENCODER_PREFIX = "encoder."
+POOLED = ("simcse", "simcse-pairs", "simcse-unsupervised", "sbert-softmax")
+"""Methods whose embeddings are the encoder's pooled vectors."""
 
 
 class Sentences:
@@ -80,7 +82,7 @@ class Sentences:
         load_tokenizer(source).save(folder, training.max_length)
         if head := head_state(method, _apart(method)):
             save_file(head, folder / HEAD_FILE)
-        if method.name.startswith(("simcse", "sbert")):
+        if method.name in POOLED:
             write_modules(folder, method.encoder.width, method.settings.pooling)
         else:
             write_whole(folder)
