@@ -20,6 +20,8 @@ MODULE = """
 import sentune
 from sentune.methods.simcse import Simcse
 
+TITLE = "Fresh"
+
 class Fresh(Simcse):
     title = "Fresh"
 
@@ -36,7 +38,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "brought_along.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     points = {
-        "sentune.methods": [EntryPoint("fresh", "brought_along:Fresh", "sentune.methods")],
+        "sentune.methods": [
+            EntryPoint("no-class", "brought_along:TITLE", "sentune.methods"),
+            EntryPoint("fresh", "brought_along:Fresh", "sentune.methods"),
+        ],
         "sentune.formats": [EntryPoint("brought", "brought_along:brought", "sentune.formats")],
     }
     monkeypatch.setattr(user_code.metadata, "entry_points", lambda group: points.get(group, []))
@@ -50,6 +55,11 @@ def test_a_method_is_found_by_its_entry_point(package: Path) -> None:
     assert find_job("fresh").space.method == "fresh"
     with pytest.raises(InvalidValue, match=r"simcse.*fresh, or MODULE:CLASS"):
         find("stale")
+
+
+def test_an_entry_point_that_is_no_class_is_refused(package: Path) -> None:
+    with pytest.raises(InvalidValue, match="derived from sentune.SentenceMethod"):
+        find("no-class")
 
 
 def test_a_format_is_read_by_its_entry_point(package: Path) -> None:

@@ -19,9 +19,9 @@ def find_own(name: str, known: Iterable[str]) -> type[SentenceMethod]:
     Raises:
         InvalidValue: there is none, or it is no method.
     """
-    kind = user_code.named("methods", name, "--method", known)
+    kind = checked(user_code.named("methods", name, "--method", known))
     kind.name = name
-    return checked(kind)
+    return kind
 
 
 def checked(kind: type[Any]) -> type[SentenceMethod]:
