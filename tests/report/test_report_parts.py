@@ -29,7 +29,7 @@ from sentune.report.drawing import (
     to_svg,
 )
 from sentune.report.figures import history
-from sentune.report.provenance import costs
+from sentune.report.provenance import costs, lineage
 from sentune.report.trial_sections import notes
 from sentune.report.trial_sections import trials as trials_section
 from sentune.report.view import View, rung_counts, view
@@ -103,6 +103,28 @@ def rows_of(summary_encoder: str, spec: str, rows: int) -> list[list[str]]:
     blocks = comparison(view(summary, summary.trials, None))
     assert warned(blocks) == any(line[-1] for line in only(blocks))
     return only(blocks)
+
+
+def test_the_search_space_says_where_a_setting_is_active() -> None:
+    settings = {
+        "decoder": {"choice": ["linear", "coupling", "both"]},
+        "layers": {"integer": [1, 1000], "log": True, "step": 1},
+        "dropout": {"uniform": [0.0, 0.5], "log": False},
+    }
+    conditions = {"layers": {"decoder": ["coupling", "both"], "deep": [True]}}
+    space = {"settings": settings, "conditions": conditions, "fixed": {"seed": 3}}
+    summary = study(trials(1), space=space)
+    (table,) = (
+        block
+        for block in lineage(view(summary, summary.trials, None))
+        if isinstance(block, Table) and block.folded == "Search space"
+    )
+    assert texts(table) == [
+        ["decoder", "linear, coupling, both"],
+        ["layers", "1 to 1,000, logarithmic, where decoder is coupling or both and deep is true"],
+        ["dropout", "0 to 0.5"],
+        ["seed", "fixed at 3"],
+    ]
 
 
 def test_the_papers_figure_stands_beside_ours() -> None:

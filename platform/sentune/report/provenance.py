@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentune.formatting import clock, counted, hours, percent, setting
@@ -132,7 +131,11 @@ def _code(view: View) -> Table:
 
 
 def _space(space: Mapping[str, Any]) -> Table:
-    searched = {name: _range(dimension) for name, dimension in space.get("settings", {}).items()}
+    conditions = space.get("conditions", {})
+    searched = {
+        name: _range(dimension) + _when(conditions.get(name, {}))
+        for name, dimension in space.get("settings", {}).items()
+    }
     fixed = {name: f"fixed at {setting(v)}" for name, v in space.get("fixed", {}).items()}
     published = space.get("published", {})
     rows = [
@@ -143,15 +146,14 @@ def _space(space: Mapping[str, Any]) -> Table:
     return Table(heads=heads, rows=rows, folded="Search space")
 
 
-def _range(dimension: Any) -> str:
-    if not isinstance(dimension, dict):
-        return setting(dimension)
+def _range(dimension: Mapping[str, Any]) -> str:
     if "choice" in dimension:
-        said = ", ".join(setting(value) for value in dimension["choice"])
-    elif ends := dimension.get("uniform") or dimension.get("integer"):
-        logarithmic = ", logarithmic" if dimension.get("log") else ""
-        said = f"{setting(ends[0])} to {setting(ends[1])}{logarithmic}"
-    else:
-        return json.dumps(dimension, ensure_ascii=False)
-    when = dimension.get("when")
-    return f"{said}, where {setting(when)}" if when else said
+        return ", ".join(setting(value) for value in dimension["choice"])
+    low, high = dimension.get("uniform") or dimension["integer"]
+    return f"{setting(low)} to {setting(high)}{', logarithmic' if dimension.get('log') else ''}"
+
+
+def _when(asked: Mapping[str, Sequence[Any]]) -> str:
+    """Return under which values of other settings a setting is active; empty if under all."""
+    said = [f"{name} is {' or '.join(map(setting, values))}" for name, values in asked.items()]
+    return f", where {' and '.join(said)}" if said else ""

@@ -94,8 +94,6 @@ def rungs(view: View) -> list[Block | None]:
         return []
     plan = view.summary.plan
     scheduler = plan.get("scheduler") or "asha"
-    if isinstance(scheduler, dict):
-        scheduler = scheduler.get("name", "asha")
     eta = f", one in {plan['eta']} goes on" if plan.get("eta") else ""
     said = f"Scheduler {scheduler}{eta}; a full trial sees {view.max_examples:,} examples."
     found = view.rung_counts
