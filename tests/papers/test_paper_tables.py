@@ -151,6 +151,17 @@ def test_what_is_missing_is_named_with_its_source(folder: Path) -> None:
         study_of(table.rows[0], paper.trained["nli"], choices(None))
 
 
+def test_data_of_a_row_s_encoder_is_missing_too(tmp_path: Path) -> None:
+    paper, table = find_published("intersent/table-1")
+    assert "STS Benchmark dev" in missing_data(table, paper, DataFolder(tmp_path, {}))
+
+
+def test_a_figure_needs_the_data_that_its_studies_are_judged_on(tmp_path: Path) -> None:
+    paper, plot = find_published("laes/figure-2")
+    assert "STS Benchmark dev" not in missing_data(plot, paper, DataFolder(tmp_path, {}))
+    assert {*plot.dev} <= missing_data(plot, paper, DataFolder(tmp_path, {})).keys()
+
+
 def test_ours_stands_under_the_paper_s_with_what_differs(folder: Path) -> None:
     paper, table = find_published("gumbelcse/table-2")
     study = study_of(table.rows[0], paper.trained["nli"], choices(folder, encoder="tiny"))

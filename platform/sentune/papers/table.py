@@ -235,15 +235,18 @@ def missing_data(
     found: PublishedTable | PublishedPlot, paper: Paper, data: DataFolder
 ) -> dict[str, str]:
     """Return the data sets of a table or figure that are not there -> where one gets them."""
+    dev: tuple[str, ...] = ()  # in place of that of what is trained
     if isinstance(found, PublishedPlot):
-        names, used = [*found.dev, *found.lengths], [found.trained] if found.trained else []
+        names, used = [*found.lengths], [found.trained] if found.trained else []
+        dev = found.dev
     else:
         names = [part.data for column in found.columns for part in column.parts]
         names += found.dev.values()
         names += [row.vectors for row in found.rows if row.vectors]
         used = [r.trained or c.trained or found.trained for r in found.rows for c in found.columns]
+        used += [row.encoder_of["trained"] for row in found.rows if row.encoder_of]
     for trained in dict.fromkeys(used):
-        names += [*paper.trained[trained].data, *paper.trained[trained].dev]
+        names += [*paper.trained[trained].data, *(dev or paper.trained[trained].dev)]
     names = list(dict.fromkeys(names))
     return {name: data_sets()[name].source for name in names if data.find(name) is None}
 
