@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import mlflow
 import pytest
 
 from sentune.errors import InvalidValue
@@ -78,6 +79,33 @@ def test_a_model_in_an_object_store_is_the_champion_too(
     folder = resolve_model("models:/little@champion", uri)
     assert (folder / "model.safetensors").read_text() == "weights"
     assert {path.name for path in folder.iterdir()} == {"model.safetensors", "settings.json"}
+
+
+def test_two_processes_may_fetch_a_model_at_a_time(
+    storage: Path, story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    uri = tell_end(story, storage, str(story.model("weights")))
+    client = mlflow_client(uri)
+    ours = client.get_model_version_by_alias("little", "champion")
+    of_run = ours.source.partition(f"{ours.run_id}/artifacts/")[2]
+    source = f"runs:/{ours.run_id}/{of_run}"  # no folder of this machine, as on a server
+    other = client.create_model_version("little", source, ours.run_id, tags=ours.tags)
+    address, download = f"models:/little/{other.version}", mlflow.artifacts.download_artifacts
+    first: list[Path] = []
+
+    def overtaken(*where: Any, **options: Any) -> str:
+        found: str = download(*where, **options)
+        monkeypatch.setattr(mlflow.artifacts, "download_artifacts", download)
+        first.append(resolve_model(address, uri))
+        return found
+
+    monkeypatch.setattr(mlflow.artifacts, "download_artifacts", overtaken)
+    folder = resolve_model(address, uri)
+    assert [folder] == first
+    assert (folder / "model.safetensors").read_text() == "weights"
+    (fetched,) = (tmp_path / "cache/sentune/models/little").iterdir()
+    assert folder.is_relative_to(fetched)
 
 
 def test_a_model_that_is_gone_is_said_and_holds_nothing_up(

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from sentune.errors import InvalidValue
+from sentune.io.folders import draft_beside, settle
 from sentune.tracking.client import mlflow_client
 from sentune.tracking.database import check_tracking_file, follow_move
 from sentune.tracking.environment import default_tracking_uri
@@ -141,10 +142,8 @@ def _downloaded(source: str, tracking_uri: str, name: str, content: str) -> Path
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sentune" / "models"
     folder = cache / name / content[:12]
-    if folder.exists():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
-        got = download_artifacts(source, tracking_uri=tracking_uri, dst_path=partial)
-        Path(got).rename(folder)
+    if not folder.exists():
+        with draft_beside(folder) as draft:
+            got = download_artifacts(source, tracking_uri=tracking_uri, dst_path=str(draft))
+            settle(Path(got), folder)  # or another process was first
     return folder
