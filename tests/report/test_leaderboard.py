@@ -12,7 +12,7 @@ from scipy import stats
 from sentune.errors import InvalidValue
 from sentune.records import FinalistRecord, Spread, StudySummary
 from sentune.report.leaderboard import leaderboard, leaderboard_report, leaderboard_table
-from sentune.report.paired import HITS_FILE
+from sentune.report.paired import HITS_FILE, stored_hits
 from sentune.report.render import to_html
 from sentune.report.view import View
 from tests.report.studies import OBJECTIVE, study, trials
@@ -79,6 +79,12 @@ def test_models_are_compared_on_the_same_test_pairs(tmp_path: Path) -> None:
     heads = [column.head for column in leaderboard_table(views).columns]
     assert "p of pairs" in heads
     assert "p" not in heads
+
+
+def test_damaged_hits_are_one_sentence_with_file_and_fix(tmp_path: Path) -> None:
+    (tmp_path / HITS_FILE).write_text('{"rte/accuracy": [1,', encoding="utf-8")
+    with pytest.raises(InvalidValue, match=f"{HITS_FILE}.*damaged.*writes it anew"):
+        stored_hits(tmp_path)
 
 
 def test_it_is_a_page(tmp_path: Path) -> None:

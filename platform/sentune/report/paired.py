@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import scipy
 from numpy.typing import NDArray
+
+from sentune.report.sweep_figures import read_exhibit
 
 HITS_FILE = "test_hits.json"
 """Of a study's artifacts: ``task/accuracy`` -> how right its model was on each item of test."""
@@ -46,8 +47,12 @@ class PairedTest:
 
 
 def stored_hits(folder: Path | None) -> dict[str, Hits]:
-    """Return ``task/accuracy`` -> hits on test, of a study's artifacts; none where it has none."""
+    """Return ``task/accuracy`` -> hits on test, of a study's artifacts; none where it has none.
+
+    Raises:
+        InvalidValue: they are damaged.
+    """
     if folder is None or not (folder / HITS_FILE).is_file():
         return {}
-    content = json.loads((folder / HITS_FILE).read_text(encoding="utf-8"))
+    content = read_exhibit(folder / HITS_FILE)
     return {metric: np.array(hits, dtype=np.float64) for metric, hits in content.items()}
