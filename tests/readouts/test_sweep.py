@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sentune.errors import InvalidValue
-from sentune.readouts import Sweep
+from sentune.readouts.sweep import Sweep
 
 VALUES = np.array([[np.nan, 0.5, 0.7], [np.nan, np.nan, 0.7]])
 BETA = np.array([[np.nan, 0.1, 0.2], [np.nan, np.nan, 0.3]])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, average_precision_score, precision_score, recall_score
 
 from sentune.errors import InvalidValue
-from sentune.readouts import accuracy_at, best_threshold, precision_recall
+from sentune.readouts.threshold import accuracy_at, best_threshold, precision_recall
 from tests.rounding import rounding
 
 # few distinct values, so that ties are common

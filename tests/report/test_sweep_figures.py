@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sentune.readouts import Sweep
+from sentune.readouts.sweep import Sweep
 from sentune.report.drawing import to_canvas
 from sentune.report.sweep_figures import (
     SweepTable,

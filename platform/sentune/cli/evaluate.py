@@ -29,7 +29,7 @@ from sentune.terminal import Terminal, number_column, plain_table, print_line
 if TYPE_CHECKING:
     from sentune.corpora.schema import Corpus
     from sentune.embedder.embedder import Embedder
-    from sentune.readouts import Grid
+    from sentune.readouts.grid import Grid
     from sentune.tasks import References, Result
 
 # everything else among the metrics is a share, shown in per cent
