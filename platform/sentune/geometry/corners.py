@@ -9,7 +9,9 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -28,7 +30,7 @@ class Corners(NamedTuple):
     lower: Tensor
     upper: Tensor
 
-    def take(self, rows: slice | list[int] | Tensor) -> Corners:
+    def take(self, rows: slice | list[int] | NDArray[np.int64] | Tensor) -> Corners:
         """Return some of the boxes [N, d]."""
         return Corners(self.lower[rows], self.upper[rows])
 

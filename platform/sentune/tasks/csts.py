@@ -87,7 +87,7 @@ class Csts(InterpretationTask):
             return self.without(result, METRICS, grids)
         sides = (self.pairs.first, self.pairs.second, self.conditions)
         references, sizes = self.references_within(grids, embeddings)
-        swept = sweep(
+        swept, similarities, counts = sweep(
             f"{self.name}/spearman",
             grids,
             boxes=boxes,
@@ -97,9 +97,9 @@ class Csts(InterpretationTask):
             views=Views(*(self.rows(side, embeddings).cpu().numpy() for side in sides)),
             scores=self.scores,
         )
-        self._correlate(result, "", swept.similarities)
-        result.tables[f"{self.name}/counts.json"] |= swept.counts
-        self.add(result, swept.sweep, readouts)
+        self._correlate(result, "", similarities)
+        result.tables[f"{self.name}/counts.json"] |= counts
+        self.add(result, swept, readouts)
         return result
 
     def _compare(self, pairs: Pairs, embeddings: Tensor, geometry: Geometry) -> Floats:

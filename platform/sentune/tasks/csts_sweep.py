@@ -24,12 +24,7 @@ from sentune.beats import beat
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.corners import Corners
 from sentune.geometry.interpretations.coverage import covered
-from sentune.geometry.interpretations.nearest import (
-    DECIMALS,
-    ReferenceGroups,
-    log_similarity,
-    nearest,
-)
+from sentune.geometry.interpretations.nearest import DECIMALS, log_similarity, nearest
 from sentune.readouts.cells import Cells
 from sentune.readouts.grid import Grid
 from sentune.readouts.sweep import Sweep
@@ -39,19 +34,6 @@ from sentune.tasks.sts import correlations
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class CstsSweepResult:
-    """A sweep, and what its best combination gave: [N] similarities, and counts.
-
-    These are of distinct sentences and of references, of interpretations of a sentence (their mean
-    number), and the share of sentences that have none.
-    """
-
-    sweep: Sweep
-    similarities: Floats
-    counts: dict[str, Any]
 
 
 def sweep(
@@ -64,13 +46,18 @@ def sweep(
     sizes: Sequence[int],
     views: Views,
     scores: Floats,
-) -> CstsSweepResult:
+) -> tuple[Sweep, Floats, dict[str, Any]]:
     """Spearman correlation of every combination with alpha_1 below alpha_2, and the best of them.
 
     Args:
         grids: of ``AXES``; those of ``references`` increasing.
         boxes, embeddings, references, sizes, views: as in ``choices``.
         scores: [N].
+
+    Returns:
+        The sweep, and what its best combination gave: [N] similarities, and counts of distinct
+        sentences and of references, the mean number of interpretations of a sentence, and the share
+        of sentences that have none.
 
     Raises:
         InvalidValue: no alpha_1 is below an alpha_2.
@@ -102,7 +89,7 @@ def sweep(
         "interpretations": float(interpretations.mean()),
         "without_interpretation": float((interpretations == 0).mean()),
     }
-    return CstsSweepResult(result, alike[best], counts)
+    return result, alike[best], counts
 
 
 class Views:
@@ -174,15 +161,14 @@ def choices(
     order = torch.arange(len(references), device=references.device)
     prefixes = torch.bucketize(order, order.new_tensor(sizes), right=True)
     shape = (cells.count, len(sizes))
+    count = math.prod(shape)
     parts = []
     all_kept = covered(boxes, embeddings[sentences], references, float(cells.edges[0]))
     for sentence, asked, kept in zip(sentences, conditions, all_kept, strict=True):
         cell = torch.from_numpy(cells.of(kept.coverage.cpu().numpy())).to(kept.rows)
-        groups = ReferenceGroups(
-            kept.rows, cell * len(sizes) + prefixes[kept.rows], math.prod(shape)
-        )
-        found = nearest(boxes, _take(own, [sentence]), others, _take(own, asked), groups)
-        parts.append((found.log_similarity, found.rows, groups.sizes()[None]))
+        one, of = own.take([int(sentence)]), cell * len(sizes) + prefixes[kept.rows]
+        found = nearest(boxes, one, others, own.take(asked), kept.rows, of, count)
+        parts.append((*found, of.bincount(minlength=count)[None]))
     columns = (torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
     return Choices(*(column.reshape(-1, *shape) for column in columns))
 
@@ -203,8 +189,8 @@ def similarities(
     own, others = boxes.corners(embeddings.double()), boxes.corners(references.double())
 
     def interpretations(sentences: Integers, chosen: Integers) -> Corners:
-        whole = _take(own, sentences)
-        both = boxes.intersect(whole, _take(others, chosen.clip(0)))
+        whole = own.take(sentences)
+        both = boxes.intersect(whole, others.take(chosen.clip(0)))
         alone = torch.from_numpy(chosen < 0)[:, None].to(embeddings.device)
         return Corners(*(torch.where(alone, a, b) for a, b in zip(whole, both, strict=True)))
 
@@ -218,8 +204,3 @@ def similarities(
         logarithms = log_similarity(boxes, one, other).round(decimals=DECIMALS)
         parts.append(logarithms.exp().cpu().numpy())
     return np.concatenate(parts)[inverse].reshape(keys.shape)
-
-
-def _take(box: Corners, rows: Sequence[int] | Integers) -> Corners:
-    index = torch.as_tensor(np.asarray(rows), device=box.lower.device)
-    return Corners(box.lower[index], box.upper[index])

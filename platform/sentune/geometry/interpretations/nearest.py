@@ -8,7 +8,6 @@ d = dimensions.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -21,64 +20,40 @@ from sentune.geometry.corners import Corners
 DECIMALS = 9
 
 
-@dataclass(frozen=True)
-class ReferenceGroups:
-    """The references of one sentence, in groups.
-
-    Attributes:
-        rows: [m] of the references, increasing.
-        of: [m] int64, the group of each, from 0 to ``count`` - 1.
-        count: G.
-    """
-
-    rows: Tensor
-    of: Tensor
-    count: int
-
-    def sizes(self) -> Tensor:
-        """[G]: how many references each group has."""
-        return self.of.bincount(minlength=self.count)
-
-
-@dataclass(frozen=True)
-class Nearest:
-    """The best reference of each group for each condition.
-
-    Attributes:
-        log_similarity: [K, G] of Eq. 16, rounded; -inf where a group is empty.
-        rows: [K, G] int64, the reference; the first of a tie, -1 where a group is empty.
-    """
-
-    log_similarity: Tensor
-    rows: Tensor
-
-
 @torch.no_grad()
 def nearest(
     boxes: Boxes,
     sentence: Corners,
     references: Corners,
     conditions: Corners,
-    groups: ReferenceGroups,
-) -> Nearest:
+    rows: Tensor,
+    of: Tensor,
+    count: int,
+) -> tuple[Tensor, Tensor]:
     """The reference of each group whose overlap with the sentence is most similar to a condition.
 
     Args:
         sentence: [1, d] corners, float64 as all of them.
         references: [R, d].
         conditions: [K, d].
-        groups: of the references that are looked at.
+        rows: [m] of the references that are looked at, increasing.
+        of: [m] int64, the group of each, from 0 to ``count`` - 1.
+        count: G.
+
+    Returns:
+        [K, G] logarithms of Eq. 16, rounded, -inf where a group is empty; and [K, G] int64, the
+        references: the first of a tie, -1 where a group is empty.
     """
-    overlaps = boxes.intersect(sentence, references.take(groups.rows))
+    overlaps = boxes.intersect(sentence, references.take(rows))
     table = log_similarity_table(boxes, conditions, overlaps)
-    table, of = table.round(decimals=DECIMALS), groups.of.expand(len(table), -1)
-    best = table.new_full((len(table), groups.count), -math.inf)
+    table, of = table.round(decimals=DECIMALS), of.expand(len(table), -1)
+    best = table.new_full((len(table), count), -math.inf)
     best.scatter_reduce_(1, of, table, "amax")
     nowhere = len(references.lower)
-    tied = torch.where(table == best.gather(1, of), groups.rows, nowhere)
+    tied = torch.where(table == best.gather(1, of), rows, nowhere)
     first = torch.full_like(best, nowhere, dtype=torch.int64)
     first.scatter_reduce_(1, of, tied, "amin")
-    return Nearest(best, first.masked_fill(first == nowhere, -1))
+    return best, first.masked_fill(first == nowhere, -1)
 
 
 def log_similarity(boxes: Boxes, first: Corners, second: Corners) -> Tensor:
