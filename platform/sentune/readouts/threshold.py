@@ -19,14 +19,6 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Threshold:
-    """``score > value`` means positive, and is right in ``accuracy`` of all cases."""
-
-    value: float
-    accuracy: float
-
-
-@dataclass(frozen=True)
 class PrecisionRecall:
     """The whole precision-recall curve, from "everything is positive" to "nothing is".
 
@@ -55,7 +47,7 @@ class PrecisionRecall:
         }
 
 
-def best_threshold(scores: ArrayLike, positive: ArrayLike) -> Threshold:
+def best_threshold(scores: ArrayLike, positive: ArrayLike) -> float:
     """Return the accuracy-maximising threshold of ``score > threshold``.
 
     It lies halfway between two distinct scores; equal scores are never told apart. It is the
@@ -75,14 +67,7 @@ def best_threshold(scores: ArrayLike, positive: ArrayLike) -> Threshold:
     # right[k]: cases decided rightly when the k lowest are called negative, the rest positive
     right = np.concatenate(([0], np.cumsum(~truth))) + truth.sum()
     right = right - np.concatenate(([0], np.cumsum(truth)))
-    cut = best_cut(values, right)
-    return Threshold(between(values, cut), float(right[cut] / len(values)))
-
-
-def accuracy_at(threshold: float, scores: ArrayLike, positive: ArrayLike) -> float:
-    """Share of cases in which ``score > threshold`` agrees with the truth."""
-    values, truth = _checked(scores, positive)
-    return float(np.mean((values > threshold) == truth))
+    return between(values, best_cut(values, right))
 
 
 def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:

@@ -137,8 +137,7 @@ class AmbiguousRte(InterpretationTask):
         scores = self.pairs.compare(own, geometry.entails)
         if readouts is None:
             told = self.gold != BOTH
-            split = best_threshold(scores[told], self.gold[told] == ENTAILMENT)
-            beta: float | None = split.value
+            beta: float | None = best_threshold(scores[told], self.gold[told] == ENTAILMENT)
         else:
             beta = readout_of(readouts, self.name, self.kind, "sen_beta")
         if beta is None:

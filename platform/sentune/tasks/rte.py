@@ -13,7 +13,7 @@ from torch import Tensor
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError
 from sentune.geometry.base import Geometry
-from sentune.readouts.threshold import accuracy_at, best_threshold, precision_recall
+from sentune.readouts.threshold import best_threshold, precision_recall
 from sentune.tasks.base import Given, Result, readout_of, require
 from sentune.tasks.pairs import Pairs
 
@@ -63,15 +63,15 @@ class Rte:
         )
         accuracy = f"{self.name}/accuracy"
         if readouts is None:
-            threshold: float | None = best_threshold(scores, self.positive).value
+            threshold: float | None = best_threshold(scores, self.positive)
         else:
             threshold = readout_of(readouts, self.name, self.kind, "threshold")
         if threshold is None:
             result.skipped[accuracy] = "no threshold is given: choose one on a development set"
             return result
         result.readouts[f"{self.name}/threshold"] = float(threshold)
-        result.metrics[accuracy] = accuracy_at(float(threshold), scores, self.positive)
-        result.hits[accuracy] = ((scores > threshold) == self.positive).astype(np.float64)
+        hits = ((scores > threshold) == self.positive).astype(np.float64)
+        result.metrics[accuracy], result.hits[accuracy] = float(hits.mean()), hits
         return result
 
     def rules(self) -> dict[str, NDArray[np.float64]]:
