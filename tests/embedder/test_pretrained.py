@@ -222,7 +222,7 @@ def test_the_echo_state_network_is_its_recurrence_both_ways() -> None:
 
 @pytest.mark.parametrize("kind", ["lstm", "esn"])
 def test_an_odd_size_in_two_directions_is_refused(kind: str) -> None:
-    with pytest.raises(InvalidValue, match="size: 33 .*give an even number"):
+    with pytest.raises(InvalidValue, match=r"size: 33 .*give an even number"):
         Embedder.load(f"random:{kind}?vectors=glove:x.txt&size=33")
 
 

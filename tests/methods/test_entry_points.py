@@ -58,7 +58,7 @@ def test_a_method_is_found_by_its_entry_point(package: Path) -> None:
 
 
 def test_an_entry_point_that_is_no_class_is_refused(package: Path) -> None:
-    with pytest.raises(InvalidValue, match="derived from sentune.SentenceMethod"):
+    with pytest.raises(InvalidValue, match=r"derived from sentune\.SentenceMethod"):
         find("no-class")
 
 
