@@ -20,7 +20,8 @@ from sentune.corpora.schema import Kind
 from sentune.encoders.words import WordTable, open_words
 from sentune.methods.laes import Laes, LaesSettings
 from sentune.summary import read_summary
-from sentune.tasks import Result, Task, evaluate, evaluate_family, tasks_for
+from sentune.tasks import Result, Task, evaluate, tasks_for
+from sentune.tasks.variants import evaluate_family
 from tests.end_to_end.jobs import finish
 from tests.rounding import rounding
 

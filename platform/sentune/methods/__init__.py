@@ -18,10 +18,7 @@ from sentune.methods.gausscse import Gausscse
 from sentune.methods.gumbelcse import Gumbelcse
 from sentune.methods.intersent import Intersent
 from sentune.methods.invertible import Invertible
-from sentune.methods.laes import Laes
 from sentune.methods.own import checked, find_own
-from sentune.methods.sif import Sif
-from sentune.methods.simcse import PairSimcse, Simcse, UnsupervisedSimcse
 
 
 def _named(base: type[Any]) -> dict[str, type[Any]]:
@@ -75,12 +72,7 @@ __all__ = [
     "Gumbelcse",
     "Intersent",
     "Invertible",
-    "Laes",
-    "PairSimcse",
     "SentenceMethod",
-    "Sif",
-    "Simcse",
-    "UnsupervisedSimcse",
     "checked",
     "find",
     "find_closed_form",

@@ -11,37 +11,30 @@ from sentune.tasks.choose import (
     tasks_for,
     with_prior,
 )
-from sentune.tasks.csts import Csts
 from sentune.tasks.direction import DirectionTask, bag_of_words_direction, entailment_pairs
 from sentune.tasks.generation import Generation
 from sentune.tasks.own import TASKS
 from sentune.tasks.references import References
-from sentune.tasks.retrieval import Retrieval
 from sentune.tasks.rte import Rte
 from sentune.tasks.sts import Sts
-from sentune.tasks.transfer import Transfer, TransferRelatedness
-from sentune.tasks.variants import evaluate_family
+from sentune.tasks.transfer import Transfer
 
 __all__ = [
     "TASKS",
     "AmbiguousRte",
-    "Csts",
     "DirectionTask",
     "Generation",
     "Model",
     "ModelTask",
     "References",
     "Result",
-    "Retrieval",
     "Rte",
     "Sts",
     "Task",
     "Transfer",
-    "TransferRelatedness",
     "bag_of_words_direction",
     "entailment_pairs",
     "evaluate",
-    "evaluate_family",
     "kind_of",
     "make_tasks",
     "of_task",
