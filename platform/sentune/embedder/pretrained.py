@@ -12,17 +12,17 @@ from urllib.parse import parse_qsl
 
 import torch
 from huggingface_hub import snapshot_download
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from torch import Tensor
 
 from sentune.embedder.embedder import Embedder, device_of
 from sentune.encoders.tokenizing import begins_with_cls, length_sorted_chunks
 from sentune.encoders.transformer import no_progress_bars
-from sentune.encoders.words import WordTable, open_words
-from sentune.encoders.words.random import KINDS, RandomEncoder
+from sentune.encoders.words import open_words
+from sentune.encoders.words.random import KINDS
 from sentune.errors import InvalidValue, first_line
 from sentune.geometry.points import Points
-from sentune.methods.base import SentenceMethod
+from sentune.methods.base import SentenceMethod, Settings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -39,11 +39,7 @@ PROMPTS = {"eol": 'This sentence : "{}" means in one word:"'}
 2023, for ``pooling=last`` of a causal language model."""
 
 
-class _Options(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class HubOptions(_Options):
+class HubOptions(Settings):
     """Options of ``hf:NAME``; without ``pooling`` a sentence-transformers model keeps its own."""
 
     pooling: Literal["mean", "cls", "max", "last", "pooler"] | None = None
@@ -51,7 +47,7 @@ class HubOptions(_Options):
     max_length: int | None = Field(None, ge=1)
 
 
-class RandomOptions(_Options):
+class RandomOptions(Settings):
     """Options of ``random:KIND``; 4,096 numbers as in Wieting and Kiela (2019)."""
 
     vectors: str
@@ -208,7 +204,7 @@ def _folder(name: str) -> str:
 
 
 def _random(source: str, kind: str, options: RandomOptions, device: torch.device) -> PointEmbedder:
-    """Return a random encoder over word vectors."""
+    """Return a random encoder over word vectors; zeros where no word is known."""
     if kind not in KINDS:
         raise InvalidValue(
             "model", source, f"write random:KIND with KIND one of {', '.join(KINDS)}"
@@ -219,28 +215,23 @@ def _random(source: str, kind: str, options: RandomOptions, device: torch.device
     words = open_words(options.vectors, None, cache)
     width = words.vectors.shape[1]
     encoder = KINDS[kind](width, options.size, torch.Generator().manual_seed(options.seed))
-    return PointEmbedder(source, _WordSentences(words, encoder.to(device), device), device)
+    encoder.to(device)
 
-
-class _WordSentences:
-    """Sentences to the vectors of a random encoder; zeros where no word is known."""
-
-    def __init__(self, words: WordTable, encoder: RandomEncoder, device: torch.device) -> None:
-        self.words, self.encoder, self.device = words, encoder, device
-
-    def __call__(self, sentences: list[str], batch_size: int) -> Tensor:
-        found = self.words.ids(sentences)
+    def embed(sentences: list[str], batch_size: int) -> Tensor:
+        found = words.ids(sentences)
         rows = [found.ids[a:b] for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
         known = [place for place, row in enumerate(rows) if len(row)]
-        out = torch.zeros(len(rows), self.encoder.width, device=self.device)
+        out = torch.zeros(len(rows), encoder.width, device=device)
         if known:
             ids = [rows[k] for k in known]
-            chunks, restore = length_sorted_chunks(ids, batch_size, 0, self.device.type)
+            chunks, restore = length_sorted_chunks(ids, batch_size, 0, device.type)
             parts = []
             with torch.no_grad():
                 for chunk in chunks:
-                    vectors = torch.from_numpy(self.words.vectors[chunk.input_ids.numpy()])
-                    mask = chunk.attention_mask.bool().to(self.device)
-                    parts.append(self.encoder(vectors.to(self.device), mask))
-            out[known] = torch.cat(parts)[restore.to(self.device)]
+                    vectors = torch.from_numpy(words.vectors[chunk.input_ids.numpy()])
+                    mask = chunk.attention_mask.bool().to(device)
+                    parts.append(encoder(vectors.to(device), mask))
+            out[known] = torch.cat(parts)[restore.to(device)]
         return out
+
+    return PointEmbedder(source, embed, device)
