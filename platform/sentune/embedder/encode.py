@@ -235,10 +235,8 @@ class Comparing(Encoding):
         """Return [N, M] similarities of N sentences with M others, the same both ways."""
         first, second = self._rows(a), self._rows(b)
         with torch.no_grad():
-            table = self.geometry.entails_table(first, second)
-            if not self.geometry.symmetric:
-                table = (table + self.geometry.entails_table(second, first).T) / 2
-        return as_array(table, one=False)
+            there, back = self.geometry.entails_tables(first, second)
+        return as_array((there + back) / 2, one=False)
 
     @overload
     def entails(
