@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from sentune.encoders.transformer import pool
+
 SPECTRAL_RADIUS = 0.8
 """Of the echo state network's recurrent matrix; this and the next two are fixed here, where the
 paper tunes them."""
@@ -52,8 +54,7 @@ class RandomEncoder(nn.Module, ABC):
 
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
         """[N, L, n] word vectors, [N, L] true on words -> [N, D]."""
-        states = self.states(words, mask.sum(1))
-        return states.masked_fill(~mask.unsqueeze(-1), float("-inf")).amax(1)
+        return pool(self.states(words, mask.sum(1)), mask, "max")
 
 
 class Borep(RandomEncoder):
