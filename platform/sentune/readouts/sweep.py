@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,7 +83,4 @@ def sweeps_among(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(values: NDArray[np.float64]) -> Any:
     """Nested lists with None for NaN."""
-    if values.ndim == 0:
-        number = float(values)
-        return None if math.isnan(number) else number
-    return [_plain(part) for part in values]
+    return np.where(np.isnan(values), np.array(None), values).tolist()
