@@ -11,7 +11,7 @@ from typing import Any
 
 from sentune.formatting import counted, percent
 from sentune.report import behaviour_charts as charts
-from sentune.report.blocks import Block, Cell, Row, Table, Text
+from sentune.report.blocks import Block, Cell, Row, Table, Text, setting_cell
 from sentune.report.sweep_figures import read_exhibit
 from sentune.report.view import View
 
@@ -88,8 +88,8 @@ def _pairs(entry: Mapping[str, Any], outcome: str, caption: str) -> Table:
         [
             pair["first"],
             pair["second"],
-            charts.word_cell(pair["label"]) if labels else "",
-            charts.word_cell(pair["score"]),
+            setting_cell(pair["label"]) if labels else "",
+            setting_cell(pair["score"]),
         ]
         for pair in entry[outcome]
     ]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentune.formatting import percent
-from sentune.report.blocks import Cell, Chart, Row, Table, metric_cell
+from sentune.formatting import percent, setting
+from sentune.report.blocks import Cell, Chart, Row, Table, metric_cell, setting_cell
 from sentune.report.drawing import ACCENT, BEST, INK, MUTED, canvas, hover, safe
 from sentune.report.importance import finite_curve
 from sentune.report.view import View
@@ -41,16 +41,6 @@ def groups(entry: Mapping[str, Any]) -> list[str]:
         return ["entailment" if positive else OTHER for positive in entry["positive"]]
     longer, not_longer = "first is longer", "first is not longer"
     return [longer if difference > 0 else not_longer for difference in entry["surplus"]]
-
-
-def word(value: Any) -> str:
-    """Return a score or a label as text."""
-    return f"{value:.3g}" if isinstance(value, float | int) else str(value or "-")
-
-
-def word_cell(value: Any) -> Cell:
-    """Return a score or a label as a cell."""
-    return Cell(word(value), value if isinstance(value, float | int) else None)
 
 
 def scores(entry: Mapping[str, Any], name: str) -> Chart:
@@ -85,7 +75,7 @@ def scores(entry: Mapping[str, Any], name: str) -> Chart:
             figure.update_xaxes(tickvals=shown, ticktext=[f"1e{tick}" for tick in shown])
         return figure
 
-    at = f"the dotted line is the threshold, {word(entry['threshold'])}"
+    at = f"the dotted line is the threshold, {setting(entry['threshold'])}"
     what = "label" if entry["kind"] == "rte" else "which sentence is longer"
     said = f"Scores of {entry['task']} by {what}; {at}."
     rows = [*zip(bins, *counts.values(), strict=True)]
@@ -187,7 +177,7 @@ def embedding_map(content: Mapping[str, Any]) -> Chart | None:
     )
     rows = [
         [pair["kind"], pair["first"], pair["second"]]
-        + [", ".join(map(word, place)) for place in pair["places"]]
+        + [", ".join(map(setting, place)) for place in pair["places"]]
         for pair in pairs
     ]
     table = Table(heads=("kind", "first", "second", "first at", "second at"), rows=rows)
@@ -237,16 +227,16 @@ def _region(pair: Mapping[str, Any], name: str) -> Chart:
     what = "two boxes" if pair["shape"] == "box" else "one standard deviation of two Gaussians"
     dimensions = " and ".join(map(str, pair["dimensions"]))
     decided = f"decided {'rightly' if pair['outcome'] == 'right' else 'wrongly'}"
-    title = f"{word(pair['label'])}, {decided} (score {word(pair['score'])})"
+    title = f"{setting(pair['label'])}, {decided} (score {setting(pair['score'])})"
     said = (
         f"A: “{pair['first']}”, B: “{pair['second']}”; {what} in dimensions {dimensions}, "
         "where they differ most."
     )
     rows: list[Row] = [
-        (letter, Cell(str(dimension), dimension), word_cell(centre), *ends)
+        (letter, Cell(str(dimension), dimension), setting_cell(centre), *ends)
         for letter, centres, sides in zip("AB", pair["centre"], pair["reach"], strict=True)
         for dimension, centre, reach in zip(pair["dimensions"], centres, sides, strict=True)
-        for ends in [map(word_cell, (centre - reach, centre + reach))]
+        for ends in [map(setting_cell, (centre - reach, centre + reach))]
     ]
     table = Table(heads=("sentence", "dimension", "centre", "from", "to"), rows=rows)
     return Chart(name, title[0].upper() + title[1:], said, draw, table)
