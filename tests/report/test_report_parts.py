@@ -32,7 +32,7 @@ from sentune.report.figures import history
 from sentune.report.provenance import costs, lineage
 from sentune.report.trial_sections import notes
 from sentune.report.trial_sections import trials as trials_section
-from sentune.report.view import View, rung_counts, view
+from sentune.report.view import View, view
 from sentune.tracking.run_content import run_content
 from tests.report.studies import FULL, OBJECTIVE, finished, study, texts, trial, trials
 from tests.tracking.story import run_of
@@ -57,7 +57,7 @@ def test_at_each_rung_every_trial_is_counted_once(ends: list[tuple[TrialState, i
         for n, (state, examples) in enumerate(ends)
         if not (state is TrialState.COMPLETE and examples < FULL)
     ]
-    found = rung_counts(records, [1000, 3000], FULL)
+    found = view(study(records), records).rung_counts
     for rung, counts in found.items():
         fates = ("reached", "stopped", "lost", "running")
         assert sum(counts[fate] for fate in fates) == len(records)
@@ -70,7 +70,7 @@ def test_at_each_rung_every_trial_is_counted_once(ends: list[tuple[TrialState, i
 def test_survival_goes_by_the_curve_where_there_is_one() -> None:
     record = trial(0, TrialState.PRUNED, 3000)
     record.examples = 0
-    found = rung_counts([record], [1000, 3000], FULL)
+    found = view(study([record]), [record]).rung_counts
     assert [counts["reached"] for counts in found.values()] == [1, 1, 0]
 
 

@@ -204,8 +204,22 @@ class View:
 
     @cached_property
     def rung_counts(self) -> dict[int, Counter[str]]:
-        """Return the fates of the trials at each rung, and at the end."""
-        return rung_counts(self.trials, self.rungs, self.max_examples)
+        """Return rung (and the end), in examples -> number of trials by what became of them there.
+
+        ``reached`` it, or before it ``stopped``, ``lost`` or ``running``; ``judged`` were stopped
+        at it. A trial has come as far as its last milestone; without its curve, as the examples it
+        saw.
+        """
+        trials = self.trials
+        far = {trial.id: max(trial.curve, default=trial.examples) for trial in trials}
+        found = {}
+        for rung in dict.fromkeys((*self.rungs, self.max_examples)):
+            found[rung] = Counter(
+                "reached" if far[t.id] >= rung else FATES[t.state] for t in trials
+            )
+            here = (trial for trial in trials if far[trial.id] == rung)
+            found[rung]["judged"] = sum(trial.state is TrialState.PRUNED for trial in here)
+        return found
 
     @property
     def encoder(self) -> str:
@@ -217,23 +231,6 @@ class View:
     def count(self, *states: TrialState) -> int:
         """Trials in any of these states."""
         return sum(trial.state in states for trial in self.trials)
-
-
-def rung_counts(
-    trials: Sequence[TrialRecord], rungs: Sequence[int], end: int
-) -> dict[int, Counter[str]]:
-    """Return rung (and the end), in examples -> number of trials by what became of them there.
-
-    ``reached`` it, or before it ``stopped``, ``lost`` or ``running``; ``judged`` were stopped at
-    it. A trial has come as far as its last milestone; without its curve, as the examples it saw.
-    """
-    far = {trial.id: max(trial.curve, default=trial.examples) for trial in trials}
-    found = {}
-    for rung in dict.fromkeys((*rungs, end)):
-        found[rung] = Counter("reached" if far[t.id] >= rung else FATES[t.state] for t in trials)
-        here = (trial for trial in trials if far[trial.id] == rung)
-        found[rung]["judged"] = sum(trial.state is TrialState.PRUNED for trial in here)
-    return found
 
 
 def of_subset(name: str) -> bool:
