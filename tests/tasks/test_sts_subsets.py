@@ -16,6 +16,7 @@ from scipy.stats import pearsonr, spearmanr
 from sentune.corpora import SCHEMAS, Corpus, Kind, read
 from sentune.errors import InvalidValue
 from sentune.tasks.sts import METRICS, Sts, correlations
+from sentune.tasks.variants import standard_error
 from tests.rounding import rounding
 
 SCIPY = {"spearman": spearmanr, "pearson": pearsonr}
@@ -127,6 +128,17 @@ def test_many_variants_of_many_pairs() -> None:
         expected = [SCIPY[metric](row, scores).statistic for row in rows]
         found = correlations(rows, scores, metric)
         np.testing.assert_allclose(found, expected, rtol=0, atol=rounding(300, 2))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_standard_error_is_that_of_a_thousand_draws_of_the_pairs(metric: str) -> None:
+    similarities, scores = np.array([0.1, 0.4, 0.4, 0.9]), np.array([0.0, 3.0, 1.0, 5.0])
+    random = np.random.default_rng(0)
+    draws = [draw for _ in range(10) for draw in random.integers(0, 4, (100, 4))]
+    found = [scipy_of(metric, similarities[draw], scores[draw]) for draw in draws]
+    assert 0.0 in found, "of equal similarities"
+    error = standard_error(similarities, scores, metric)
+    assert error == pytest.approx(np.std(found, ddof=1), rel=1e-9)
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="SENTUNE_DATA names no folder of corpora")
