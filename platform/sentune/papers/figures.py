@@ -59,7 +59,7 @@ def make_plot(
             differs.append(said)
         return lines, differs
     except Unavailable as error:
-        raise SentuneError(f"{plot.name}: {error} is not there; --instead takes another") from None
+        raise SentuneError(f"{plot.name}: {error}; --instead takes another") from None
 
 
 def _length_ratios(plot: PublishedPlot, choices: StudyChoices) -> tuple[list[Line], list[str]]:
@@ -87,7 +87,7 @@ def _length_ratios(plot: PublishedPlot, choices: StudyChoices) -> tuple[list[Lin
         counts, edges = np.histogram(ratios, bins=BINS, range=(-EDGE, EDGE))
         lines.append(Line(name, ((edges[:-1] + edges[1:]) / 2).tolist(), counts.tolist()))
     if not lines:
-        raise Unavailable(", ".join(plot.lengths))
+        raise Unavailable(f"{', '.join(plot.lengths)} is not there")
     return lines, missing
 
 

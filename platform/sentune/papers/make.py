@@ -41,10 +41,6 @@ PUBLISHED_ONLY = "published only"
 """Reason of the cells of rows that are not made here."""
 
 
-class Empty(Exception):
-    """Why a cell has no figure of ours."""
-
-
 @dataclass(kw_only=True)
 class MadeCell:
     """One figure of a table, in percent.
@@ -121,9 +117,9 @@ class TableMaker:
         )
         try:
             if not (row.method or row.model):
-                raise Empty(PUBLISHED_ONLY)
+                raise Unavailable(PUBLISHED_ONLY)
             if not all(part.metric for part in parts):
-                raise Empty(f"{row.name} has no such figure")
+                raise Unavailable(f"{row.name} has no such figure")
             specs = [self._corpus(part, figure) for part in parts]
             rows = [self._rows(figure, *each) for each in zip(parts, specs, strict=True)]
             if table.is_grid:
@@ -141,9 +137,7 @@ class TableMaker:
                     _of_table(self._measure(name, model, figure, *each), each[0].metric)
                     for each in zip(parts, specs, rows, strict=True)
                 )
-        except Unavailable as error:
-            cell.reason = f"{error} is not there"
-        except (Empty, CorpusError) as error:
+        except (Unavailable, CorpusError) as error:
             cell.reason = str(error)
         else:
             cell.ours = ours
@@ -151,7 +145,7 @@ class TableMaker:
 
     def _corpus(self, part: Measurement, figure: PublishedFigure) -> str:
         if (spec := self.choices.data.find(part.data)) is None:
-            raise Unavailable(part.data)
+            raise Unavailable(f"{part.data} is not there")
         rows = None if data_sets()[part.data].whole else self.choices.quick_of(figure.trained).rows
         return cut(spec, rows)
 
@@ -172,13 +166,13 @@ class TableMaker:
             except InvalidValue as error:
                 if not row.options:
                     raise
-                raise Empty(str(error)) from error  # the row's own encoder is not at hand
+                raise Unavailable(str(error)) from error  # the row's own encoder is not at hand
             few = self.choices.quick_of(figure.trained).references
             return asked.name, _changed(tuned, row.readouts, few)
         model = row.model
         if model.startswith("random:"):
             if (vectors := self.choices.models.get("vectors")) is None:
-                raise Empty("it wants --vectors")
+                raise Unavailable("it wants --vectors")
             model = f"{model}{'&' if '?' in model else '?'}vectors={vectors}"
             if width := self.choices.quick_of(figure.trained).width:
                 model = f"{model}&size={width}"
@@ -186,7 +180,7 @@ class TableMaker:
             try:
                 self._models[model] = Embedder.load(model)
             except InvalidValue as error:
-                raise Empty(str(error)) from error
+                raise Unavailable(str(error)) from error
         return model, self._models[model]
 
     def _run(self, study: PaperStudy) -> StudyResult:
@@ -278,10 +272,10 @@ def _changed(model: Embedder, readouts: dict[str, Any], references: int | None) 
 def _of_table(found: pd.DataFrame, metric: str) -> float:
     """Return the figure of a metric in percent."""
     if metric not in found.index:
-        raise Empty(f"the model has no {metric}")
+        raise Unavailable(f"the model has no {metric}")
     value: Any = found.loc[metric, "value"]
     if pd.isna(value):
-        raise Empty(str(found.loc[metric, "reason"]))
+        raise Unavailable(str(found.loc[metric, "reason"]))
     return 100 * float(value)
 
 
@@ -292,5 +286,5 @@ def _of_trial(result: StudyResult, metric: str, settings: dict[str, Any]) -> flo
         trials = trials[trials[f"settings.{name}"] == value]
     found: Any = trials[f"metrics.{metric}"].dropna() if f"metrics.{metric}" in trials else []
     if not len(found):
-        raise Empty("no trial has it")
+        raise Unavailable("no trial has it")
     return 100 * float(max(found))

@@ -119,7 +119,7 @@ class PaperStudy:
 
 
 class Unavailable(Exception):
-    """Data sets that a study needs and that are not there."""
+    """Why something of a paper cannot be made here."""
 
 
 def every() -> list[tuple[str, Paper, PublishedTable | PublishedPlot]]:
@@ -158,13 +158,13 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     corpora = [spec for name in trained.data if (spec := known[name]) is not None]
     dev = [cut(spec, quick.rows) for name in trained.dev if (spec := known[name]) is not None]
     if not corpora or not dev:
-        raise Unavailable(", ".join(missing))
+        raise Unavailable(f"{', '.join(missing)} is not there")
     several = isinstance(defaults.corpus, tuple)
     fields = type(defaults).model_fields
     models = {name: value for name, value in choices.models.items() if name in fields}
     if row.vectors:
         if (own := choices.data.find(row.vectors)) is None:
-            raise Unavailable(row.vectors)
+            raise Unavailable(f"{row.vectors} is not there")
         models["vectors"] = own
     asked = trained.options | quick.options | choices.options | models | row.options
     if isinstance(getattr(defaults, "vectors", None), tuple) and "vectors" in models:
@@ -214,7 +214,7 @@ def linear_of(table: PublishedTable, trained: TrainedOn, choices: StudyChoices) 
     asked = {"corpus": trained.data[0], "ambiguous": table.dev.get("ambiguous-rte")}
     known = {option: name and choices.data.find(name) for option, name in asked.items()}
     if missing := [name for option, name in asked.items() if name and not known[option]]:
-        raise Unavailable(", ".join(missing))
+        raise Unavailable(f"{', '.join(missing)} is not there")
     options: dict[str, Any] = {"encoder": choices.models.get("encoder", "builtin:tiny"), **known}
     differs = [f"trained on {name} alone" for name in trained.data[:1] if len(trained.data) > 1]
     if choices.quick:
