@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ import fsspec
 
 from sentune.io.atomic import write_document
 from sentune.job.study_files import summary_of
-from sentune.readouts.sweep import sweeps_among
 from sentune.records import StudySummary
 from sentune.report import build, write
 from sentune.report.drawing import write_png
 from sentune.report.figures import write_figures
-from sentune.report.sweep_figures import curves_in, precision_recall, write_sweeps
+from sentune.report.sweep_figures import curves_in, precision_recall, write_tables
 from sentune.report.view import View, view
 from sentune.study.interactive_page import INTERACTIVE, interactive_page, plain_study
 from sentune.study.store.study_index import is_database
@@ -52,15 +50,11 @@ def write_artifacts(summary: StudySummary, tables: Mapping[str, Any], folder: Pa
         tables: file name -> content of the winner's larger results. Those that an earlier start
             has written stay where this one has none.
     """
-    for name, content in tables.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(content), encoding="utf-8")
+    write_tables(tables, folder)
     seen = View(summary=summary)
     write_figures(seen, folder)
     if (curves := precision_recall(curves_in(folder))) is not None:
         write_png(curves, folder, summary.study)
-    write_sweeps(sweeps_among(tables), folder)
     metrics = [metric for metric, _ in seen.objectives]
     page = interactive_page(plain_study(summary), summary.study, metrics)
     write_document(str(folder), INTERACTIVE, page)

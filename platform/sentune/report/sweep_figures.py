@@ -64,15 +64,16 @@ class SweepTable(NamedTuple):
         return " with " + ", ".join(f"{n} {setting(v)}" for n, v in left.items()) if left else ""
 
 
-def write_sweeps(tables: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Writes tables of sweeps by file name, and their figures (``heat.png``), which it returns."""
+def write_tables(tables: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write tables by file name, and the figures of sweeps (``heat.png``), which it returns."""
     written: list[Path] = []
     for name, table in tables.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(table), encoding="utf-8")
-        figures = sweep_figures(SweepTable.read(table))
-        written += [write_png(figure, file.parent) for figure in figures]
+        if file.name == SWEEP_FILE:
+            figures = sweep_figures(SweepTable.read(table))
+            written += [write_png(figure, file.parent) for figure in figures]
     return written
 
 

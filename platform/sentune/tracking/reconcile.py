@@ -16,7 +16,7 @@ from sentune.errors import Overtaken
 from sentune.io.atomic import read_document
 from sentune.io.object_store import on_this_machine
 from sentune.records import StudySummary
-from sentune.report.sweep_figures import write_sweeps
+from sentune.report.sweep_figures import write_tables
 from sentune.tracking.client import DOUBTFUL, NEVER, Point, Refusals, Refused, RunKey, digest_of
 from sentune.tracking.registry import publish
 from sentune.tracking.run_content import (
@@ -195,7 +195,7 @@ class Server:
 
         def send() -> None:
             with tempfile.TemporaryDirectory(prefix="sentune-readouts-") as scratch:
-                write_sweeps(json.loads(text), Path(scratch))
+                write_tables(json.loads(text), Path(scratch))
                 self._client.log_artifacts(run.id, scratch, "readouts")
 
         run.put(self._client, "readouts", digest_of(text), send)
