@@ -33,6 +33,7 @@ JOB = [
     sys.executable, "jobs/tune_simcse.py", "--study", "s", "--trials", "2",
     "--max-examples", "6000", "--finalists", "1", "--seeds", "1", "--concurrent", "1",
     "--scheduler", "none", "--set", "batch_size=32", "--validate-every", "1000",
+    "--test", "builtin:nli?split=test&size=60",
 ]  # fmt: skip
 SENTUNE = [sys.executable, "-m", "sentune", "study"]
 MILESTONE = re.compile(r"trial \d at [\d,]+ examples")

@@ -31,7 +31,7 @@ from tests.soak import SOAK
 
 SENTENCE = re.compile(r"waiting for |no beat for |cannot be reached|is suspended|has died|gone")
 
-STALL_SECONDS, STOPPED_SECONDS = (20, 75) if SOAK else (15, 30)
+STALL_SECONDS, STOPPED_SECONDS = (20, 75) if SOAK else (15, 20)
 """Without a beat; that a process is stopped, and again until it counts."""
 
 

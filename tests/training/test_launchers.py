@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import os
 import subprocess
 import sys
 import threading
@@ -41,8 +40,7 @@ MILESTONES = (100, 300)
 def make_program() -> Program:
     """A program that is pickled by value, as its module is not on the workers' path.
 
-    x = 3 goes on to the end, and in a group its second worker dies once on the way; x = 7 is worse;
-    x = 8 raises in the second worker, or in the only one.
+    x = 3 goes on to the end; x = 8 raises in the second worker, or in the only one.
     """
 
     def program(spec: TrialSpec, group: Group) -> Iterator[Progress]:
@@ -51,7 +49,6 @@ def make_program() -> Program:
         if last is not None:
             yield last.again(lambda folder: None)
         x = float(spec.settings["x"])
-        died = Path(spec.directory).parent / f"died-{spec.trial}"
         for examples in spec.milestones:
             if last is not None and examples <= last.examples:
                 continue
@@ -70,18 +67,15 @@ def make_program() -> Program:
                 final=examples == spec.max_examples,
                 save=lambda folder: None,
             )
-            if x == 3 and group.rank == 1 and not died.exists():
-                died.touch()
-                os._exit(1)
 
     return program
 
 
 def study(folder: Path, **changes: Any) -> StudyOutcome:
-    space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(3, 7, 8)})
+    space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(3, 8)})
     config = StudyConfig(
         name="toy", storage=str(folder), max_examples=300, first_rung=100, sampler="grid",
-        scheduler="asha", trials=3, finalists=0, concurrent=1, **changes,
+        scheduler="asha", trials=2, finalists=0, concurrent=1, **changes,
     )  # fmt: skip
 
     return Study(config, space, toy_spec, make_program(), (), {}).run()
@@ -100,20 +94,19 @@ def cluster() -> Iterator[None]:
 @pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
 def test_a_group_of_two_gives_what_one_process_gives_and_leaves_its_cpus(tmp_path: Path):
-    """Each trial takes both CPUs: one that was stopped and kept them would block the next. Workers
+    """Each trial takes both CPUs: one that ended and kept them would block the next. Workers
     collect garbage rarely while they import, and as often as Python does while they train."""
     inline = study(tmp_path / "inline", launcher="inline")
     train = study(tmp_path / "train", launcher="train", workers=2)
 
     threshold = [sys.executable, "-c", "import gc; print(gc.get_threshold()[0])"]
     usual = int(subprocess.run(threshold, capture_output=True, text=True, check=True).stdout)
-    states = [TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAILED]
+    states = [TrialState.COMPLETE, TrialState.FAILED]
     for outcome, workers in ((inline, 1), (train, 2)):
         ends = [(record.state, record.reason) for record in outcome.trials]
         assert [state for state, _ in ends] == states, ends
-        complete, stopped, broken = outcome.trials
+        complete, broken = outcome.trials
         assert list(complete.curve) == [100, 300]
-        assert list(stopped.curve) == [100]
         where = " (on rank 1 of 2)" if workers == 2 else ""
         assert broken.reason == f"ValueError: eight is too much{where}"
         assert complete.metrics["toy/workers"] == workers
@@ -121,8 +114,6 @@ def test_a_group_of_two_gives_what_one_process_gives_and_leaves_its_cpus(tmp_pat
     for one, other in zip(inline.trials, train.trials, strict=True):
         assert one.metrics.get(OBJECTIVE) == other.metrics.get(OBJECTIVE)
         assert one.reason in other.reason
-    assert (tmp_path / "train" / "toy" / "trials" / "died-0000").exists(), "a worker did die"
-    assert [note for note in train.trials[0].notes if "the process of rank 1 died" in note]
     assert ray.available_resources().get("CPU") == 2
     importing = ray.remote(num_cpus=1)(lambda: gc.get_threshold()[0])
     assert ray.get(importing.remote()) > 10 * usual
@@ -155,15 +146,12 @@ def paced() -> Program:
 
 @pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("workers", [1, (1, 2)], ids=["fixed", "elastic"])
-def test_a_group_that_leaves_for_more_workers_goes_on_from_its_checkpoint(
-    tmp_path: Path, workers: int | tuple[int, int]
-):
+def test_a_group_that_leaves_for_more_workers_goes_on_from_its_checkpoint(tmp_path: Path):
     """Leaving is no failure: none is forgiven here."""
     space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(3)})
     config = StudyConfig(
         name="toy", storage=str(tmp_path), max_examples=300, first_rung=100, sampler="grid",
-        trials=1, finalists=0, concurrent=1, launcher="train", max_failures=0, workers=workers,
+        trials=1, finalists=0, concurrent=1, launcher="train", max_failures=0, workers=(1, 2),
     )  # fmt: skip
     study = Study(config, space, toy_spec, paced(), (), {})
     control = study.launch.control.actor
@@ -181,9 +169,8 @@ def test_a_group_that_leaves_for_more_workers_goes_on_from_its_checkpoint(
     assert list(record.curve) == [100, 300]
     first, second = (tmp_path / "toy/trials/starts").read_text().splitlines()
     assert first == "0"
-    size = [] if workers == 1 else ["trained by 2 workers"]
     left = f"left at {second} examples: there was room for more workers"
-    assert sorted(record.notes) == [left, *size]
+    assert sorted(record.notes) == [left, "trained by 2 workers"]
     assert until(lambda: ray.available_resources().get("CPU") == 2)
 
 
