@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -222,6 +223,20 @@ def test_relative_paths_count_from_where_the_study_was_started(tmp_path: Path, m
     assert (here, Path.cwd()) == ([started], before)
     started.rmdir()
     assert f"{started} is not on this machine" in run(tmp_path, "resume", "toy")
+
+
+@pytest.mark.parametrize("arguments", [("resume", "toy"), ("fork", "toy", "new")])
+def test_a_class_beside_the_command_is_found_again(
+    tmp_path: Path, monkeypatch: Any, arguments: tuple[str, ...]
+):
+    (tmp_path / "task_beside_the_command.py").write_text("class Match: ...\n")
+    make_study(tmp_path, told={**told(), "folder": str(tmp_path)})
+    found: list[Any] = []
+    replace_job(monkeypatch, lambda *given: found.append(import_module("task_beside_the_command")))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    run(tmp_path, *arguments)
+    monkeypatch.delitem(sys.modules, "task_beside_the_command")
+    assert found[0].Match
 
 
 def test_fork_replaces_settings_and_names_the_old_study(tmp_path: Path, tuned: Any):

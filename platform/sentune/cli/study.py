@@ -14,7 +14,7 @@ import typer
 from rich.filesize import decimal
 from typer import Argument, Option
 
-from sentune.cli.options import Group, Optuna, Settings, Storage, StudyName
+from sentune.cli.options import Group, Optuna, Settings, Storage, StudyName, look_here
 from sentune.credentials import without_credentials
 from sentune.errors import DamagedFile, InvalidValue
 from sentune.study.store.driver_lock import DriverLock, Holder, ask, break_lock, standing
@@ -197,8 +197,9 @@ def fork(
 def start_again(place: StudyPlace, given: Mapping[str, Any]) -> None:
     """Run a study's job as its own command would, with other options, and end as that one does.
 
-    Relative paths of corpora count from the folder in which the study was started. An option that
-    is given and not None replaces that of the last start; of ``set``, that of the same key.
+    Relative paths of corpora count from the folder in which the study was started, and its
+    modules are found. An option that is given and not None replaces that of the last start; of
+    ``set``, that of the same key.
 
     Raises:
         InvalidValue: an option and what is allowed, or the study's description is missing or of
@@ -223,6 +224,7 @@ def start_again(place: StudyPlace, given: Mapping[str, Any]) -> None:
         exit_codes("interrupted; sentune study resume goes on"),
         contextlib.chdir(folder) if there else contextlib.nullcontext(),
     ):
+        look_here()
         tune(options, space)
 
 
