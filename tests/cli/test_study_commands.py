@@ -247,6 +247,17 @@ def test_fork_replaces_settings_and_names_the_old_study(tmp_path: Path, tuned: A
     assert (options.study, options.fork, options.trials, options.seed) == ("toy", "new", 5, 3)
 
 
+@pytest.mark.parametrize("arguments", [("resume", "toy"), ("fork", "toy", "new")])
+def test_the_database_is_the_one_that_is_given_else_the_stored_one(
+    tmp_path: Path, tuned: Any, arguments: tuple[str, ...]
+):
+    stored, given = (f"sqlite:///{tmp_path}/{name}.db" for name in ("stored", "given"))
+    make_study(tmp_path, told=told(optuna=stored))
+    run(tmp_path, *arguments)
+    run(tmp_path, *arguments, "--optuna", given)
+    assert [options.optuna for options, _ in tuned] == [stored, given]
+
+
 def test_every_kind_of_job_comes_back_as_it_was_written():
     for options in (
         ClosedFormOptions(study="toy", corpus="a:b", dev=("c:d",), vectors=("glove:x", "glove:y")),

@@ -190,7 +190,7 @@ def fork(
 ) -> None:
     """Start a new study from an old one with another space; it knows the old trials that hold."""
     _check(new, "NEW")
-    given = {"fork": new, "trials": trials, "seed": seed, "set": settings}
+    given = {"fork": new, "optuna": optuna, "trials": trials, "seed": seed, "set": settings}
     start_again(view_of(name, storage, optuna).place, given)
 
 
