@@ -15,6 +15,8 @@ from optuna.trial import TrialState
 from study_folders import OBJECTIVE, SPACE, TRIALS, make_study, trial_of
 
 from sentune.errors import InvalidValue
+from sentune.study.config import StudyConfig
+from sentune.study.planning.cluster_doctor import marked
 from sentune.study.store import driver_lock, trial_codec
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.driver_process import Driver
@@ -172,6 +174,23 @@ def test_studies_are_found_in_folders_and_in_databases(tmp_path: Path):
     best = StudyView(alone).snapshot().best
     assert best is not None
     assert best.id == 5
+
+
+@pytest.mark.parametrize("storage", ["~/studies", "file://{home}/studies", "{home}/studies/"])
+def test_a_storage_is_the_same_folder_however_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    written = storage.format(home=tmp_path)
+    make_study(tmp_path / "studies", told=TOLD)
+    found = find_study(written, "toy")
+    assert (found.folder, found.url) == (
+        f"{tmp_path}/studies/toy",
+        f"{tmp_path}/studies/toy/optuna.journal",
+    )
+    assert StudyConfig(name="toy", storage=written, max_examples=900).folder == found.folder
+    with marked(written) as mark:
+        assert Path(mark).parent == tmp_path / "studies"
 
 
 def test_a_study_or_storage_that_there_is_not(tmp_path: Path):

@@ -62,6 +62,12 @@ def files_at(uri: str) -> tuple[fsspec.AbstractFileSystem, str]:
     return files, str(root)
 
 
+def absolute(place: str) -> str:
+    """Return a folder as an absolute path, as workers run elsewhere; a URI as it is."""
+    place = place.removeprefix("file://")
+    return place if "://" in place else str(Path(place).expanduser().resolve())
+
+
 def is_local(files: fsspec.AbstractFileSystem) -> bool:
     """Return whether it is a disk of this machine."""
     return isinstance(files, LocalFileSystem)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import ge
-from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue
+from sentune.io.object_store import absolute
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.samplers.registry import find_own, is_own
 from sentune.study.schedulers import KINDS, Scheduler, default_first_rung
@@ -159,8 +159,7 @@ class StudyConfig:
     @cached_property
     def folder(self) -> str:
         """The study's own folder, absolute because trials run elsewhere, or URI."""
-        base = self.storage if "://" in self.storage else str(Path(self.storage).resolve())
-        return f"{base.rstrip('/')}/{self.name}"
+        return f"{absolute(self.storage).rstrip('/')}/{self.name}"
 
     @property
     def runs_folder(self) -> str:

@@ -22,6 +22,7 @@ from sentune.corpora.stream import share
 from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue
 from sentune.io.cached_file import node_cache
+from sentune.io.object_store import absolute
 from sentune.job.corpora import (
     check_tasks,
     describe,
@@ -328,12 +329,6 @@ def _fields_of(kind: type[StudyConfig | Budget], options: StudyOptions) -> dict[
     """Return the options that have the name of a field."""
     given = vars(options)
     return {field.name: given[field.name] for field in fields(kind) if field.name in given}
-
-
-def absolute(place: str) -> str:
-    """Return a folder as an absolute path, as workers run elsewhere; a URI as it is."""
-    place = place.removeprefix("file://")
-    return place if "://" in place else str(Path(place).expanduser().resolve())
 
 
 def averages_of(words: WordTable) -> Callable[[Sequence[str]], Tensor]:

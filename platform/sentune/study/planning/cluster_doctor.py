@@ -33,7 +33,7 @@ from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, PlanError, last_line
 from sentune.formatting import counted
 from sentune.io.atomic import read_document, write_document
-from sentune.io.object_store import StorageError, files_at
+from sentune.io.object_store import StorageError, absolute, files_at
 from sentune.study.planning.checks import check_database, check_writable, http_answer
 from sentune.study.planning.connect import ANSWER_SECONDS, START_FIX, join, silent_head, token
 
@@ -244,7 +244,7 @@ def marked(storage: str) -> Iterator[str]:
         PlanError, StorageError: it cannot be written.
     """
     check_writable(storage)
-    folder = storage.rstrip("/") if "://" in storage else str(Path(storage).resolve())
+    folder = absolute(storage).rstrip("/")
     mark = write_document(folder, f".sentune-check-{uuid.uuid4().hex}", "seen")
     try:
         yield mark

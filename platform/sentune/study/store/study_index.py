@@ -10,7 +10,7 @@ from typing import Any
 
 from sentune.errors import DamagedFile, InvalidValue
 from sentune.io.atomic import read_document
-from sentune.io.object_store import asked, files_at, is_local
+from sentune.io.object_store import absolute, asked, files_at, is_local
 from sentune.io.sqlite_file import sqlite_path
 from sentune.study.store import DATABASE, JOURNAL
 from sentune.summary import FIX
@@ -92,7 +92,7 @@ def every_study(storage: str, optuna_url: str | None = None) -> list[StudyPlace]
     if paths is None:
         fix = "there is no such folder; give the job's --storage"
         raise InvalidValue("--storage", storage, fix)
-    base = storage.rstrip("/") if "://" in storage else str(Path(storage).resolve())
+    base = absolute(storage).rstrip("/")
     names = sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
     found = (_in_folder(name, f"{base}/{name}", optuna_url) for name in names)
     return [place for place in found if place is not None]
