@@ -156,6 +156,8 @@ def test_wrong_arguments_are_refused_before_anything_starts(tmp_path: Path) -> N
         sentune.tune("box")
     with pytest.raises(InvalidValue, match=r"trails: 3.*trials"):
         sentune.tune("gumbel", trails=3)
+    with pytest.raises(InvalidValue, match=r"dry_run: True.*trials"):
+        sentune.tune("gumbel", dry_run=True, storage=str(tmp_path))
     with pytest.raises(InvalidValue, match="--trials: 0"):
         sentune.tune("gumbel", trials=0, storage=str(tmp_path))
     with pytest.raises(InvalidValue, match="learning_rate"):

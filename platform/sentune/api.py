@@ -73,7 +73,8 @@ def tune(
             ``space``.
         set: setting -> a value that fixes it, a list of values, or ``"LOW..HIGH"`` to search.
         options: of the job, such as ``trials=8, storage="studies"``: those of
-            ``sentune tune METHOD --help``, with ``_`` for ``-``; ``sampler`` may be a class.
+            ``sentune tune METHOD --help`` but ``--dry-run``, with ``_`` for ``-``; ``sampler`` may
+            be a class.
 
     Returns:
         The study, complete, stopped by a budget, or interrupted.
@@ -89,7 +90,8 @@ def tune(
     job = find_job(_name_of(method), space)
     space = job.space
     flags = ("quick",) if job.quick is not None else ()
-    _check_known(options, known=(*type(job.defaults).model_fields, *flags))
+    fields = type(job.defaults).model_fields.keys() - {"dry_run"}  # there is no study to return
+    _check_known(options, known=(*fields, *flags))
     chosen = {**options, "set": _set(set or {})}
     quick = dict(job.quick or {}) if chosen.pop("quick", False) else {}
     if isinstance(chosen.get("sampler"), type):
