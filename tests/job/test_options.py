@@ -36,6 +36,8 @@ def test_concurrent_auto_leaves_the_choice_to_the_plan() -> None:
         ({"workers": "a-b"}, "--workers", "range (1-8)"),
         ({"workers": "4-2"}, "--workers", "MIN <= MAX"),
         ({"workers": "0-2"}, "--workers", "MIN <= MAX"),
+        ({"workers": (8, 2)}, "--workers", "MIN <= MAX"),
+        ({"workers": [0, 4]}, "--workers", "MIN <= MAX"),
         ({"gpus_per_worker": "-1"}, "--gpus-per-worker", "greater than or equal to 0"),
         ({"launcher": "spark"}, "--launcher", "inline"),
         ({"scheduler": "pbt"}, "--scheduler", "asha"),

@@ -8,7 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from sentune.errors import InvalidValue
 from sentune.readouts.three_way import check_prior
@@ -27,11 +35,14 @@ def _workers(value: object) -> object:
     if match is None:
         raise ValueError("give a number of workers (2) or a range (1-8)")
     low, high = match.groups()
-    if high is None:
-        return int(low)
-    if not 1 <= int(low) <= int(high):
+    return int(low) if high is None else (int(low), int(high))
+
+
+def _in_order(workers: int | tuple[int, int]) -> int | tuple[int, int]:
+    """Return workers; raise ``ValueError`` for a range that is none."""
+    if isinstance(workers, tuple) and not 1 <= workers[0] <= workers[1]:
         raise ValueError("give MIN-MAX, 1 <= MIN <= MAX")
-    return int(low), int(high)
+    return workers
 
 
 def _checked_by(check: Callable[[str], object]) -> BeforeValidator:
@@ -65,7 +76,9 @@ def _bad_rows(value: object) -> str:
 
 
 Workers = Annotated[
-    Annotated[int, Field(ge=1, le=10_000)] | tuple[int, int], BeforeValidator(_workers)
+    Annotated[int, Field(ge=1, le=10_000)] | tuple[int, int],
+    BeforeValidator(_workers),
+    AfterValidator(_in_order),
 ]
 Count = Annotated[int, Field(ge=1)]
 StudyName = Annotated[str, _checked_by(_check_name)]
