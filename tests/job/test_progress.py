@@ -172,6 +172,15 @@ def test_the_best_is_the_best_in_either_mode(log, mode: str, best: int) -> None:
     assert scene.display.best.id == best
 
 
+def test_a_trial_that_breaks_a_constraint_is_not_the_best(log) -> None:
+    scene, _ = log
+    scene.begin()
+    scene.store(trial(0, TrialState.COMPLETE, 0.2, 900))
+    broken = trial(1, TrialState.COMPLETE, 0.9, 900)
+    scene.store(replace(broken, violations={"train/seconds<=600": 20.0}))
+    assert scene.display.best.id == 0
+
+
 def test_what_an_earlier_start_did_is_one_line(log) -> None:
     scene, text = log
     curve = {100: 0.8, 300: 0.8, 900: 0.8}

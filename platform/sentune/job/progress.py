@@ -168,11 +168,14 @@ class Display:
 
     @property
     def best(self) -> TrialRecord | None:
-        """The trial with the best objective so far, the first of equals; NaN is never best."""
+        """The trial with the best objective so far that breaks no constraint, the first of equals;
+        NaN is never best."""
         scored = [
             trial
             for trial in self._seen.trials
-            if math.isfinite(trial.metrics.get(self.objective, math.nan)) and not trial.on_part
+            if math.isfinite(trial.metrics.get(self.objective, math.nan))
+            and not trial.on_part
+            and trial.feasible
         ]
         pick = min if self.mode == "min" else max
         return pick(scored, key=lambda trial: trial.metrics[self.objective], default=None)
