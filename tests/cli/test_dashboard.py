@@ -21,7 +21,18 @@ from tests.tracking.story import Story
 
 def test_a_storage_without_studies_says_what_makes_one(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match=r"--storage.*jobs/tune_gumbel.py"):
-        module.dashboard(tmp_path)
+        module.dashboard(str(tmp_path))
+
+
+def test_the_default_is_the_storage_that_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SENTUNE_STORAGE", str(tmp_path / "elsewhere"))
+    with pytest.raises(InvalidValue, match=r"--storage: '.*/elsewhere'"):
+        module.dashboard()
+    monkeypatch.setenv("SENTUNE_STORAGE", "s3://bucket/studies")
+    with pytest.raises(InvalidValue, match=r"s3://\.\.\. name an MLflow server"):
+        module.dashboard()
 
 
 def test_tables_are_made_before_anything_opens_the_database(
@@ -35,7 +46,7 @@ def test_tables_are_made_before_anything_opens_the_database(
     for name in ("PYTHONWARNINGS", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION"):
         monkeypatch.setenv(name, "")  # it sets them for the server; gone with the test
     monkeypatch.setattr(module.os, "execv", lambda path, command: done.append("serve"))
-    module.dashboard(tmp_path, free_port())
+    module.dashboard(str(tmp_path), free_port())
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     assert done == [f"ensure {uri}", f"open {uri}", "serve"]
 
@@ -46,7 +57,7 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(InvalidValue, match="--port"):
-            server_command(tmp_path, taken.getsockname()[1])
+            server_command(str(tmp_path), taken.getsockname()[1])
 
 
 @pytest.mark.servers

@@ -57,7 +57,7 @@ def test_a_damaged_database_is_named_and_written_again_once_it_is_moved_away(
     with pytest.raises(DamagedFile, match=r"mlflow\.db: the database is damaged .*mv ") as told:
         check_tracking_file(uri)
     with pytest.raises(DamagedFile):
-        dashboard.dashboard(storage, free_port())
+        dashboard.dashboard(str(storage), free_port())
     with pytest.raises(DamagedFile):
         resolve_model("models:/little@champion", uri)
     caplog.clear()

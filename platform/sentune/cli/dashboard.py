@@ -10,6 +10,7 @@ from typing import Annotated
 from typer import Option
 
 from sentune.cli.options import check_port
+from sentune.cli.study import storage_of
 from sentune.errors import InvalidValue
 from sentune.terminal import say
 from sentune.tracking.database import ensure_database
@@ -20,9 +21,15 @@ HOST = "127.0.0.1"
 
 
 def dashboard(
-    storage: Annotated[Path, Option(help="Folder of the studies, as the job's --storage.")] = Path(
-        "studies"
-    ),
+    storage: Annotated[
+        str | None,
+        Option(
+            metavar="PATH",
+            help="Folder of the studies, as the job's --storage (default: studies, or "
+            "$SENTUNE_STORAGE).",
+            show_default=False,
+        ),
+    ] = None,
     port: Annotated[int, Option(min=1, max=65535, help="Port on this machine.")] = 5000,
 ) -> None:
     """Show studies, trials, curves, artifacts and models in the browser.
@@ -30,11 +37,12 @@ def dashboard(
     It listens on 127.0.0.1 alone and answers only requests addressed to this machine. From
     elsewhere, go through a tunnel: ssh -L 5000:127.0.0.1:5000 HOST.
     """
-    command = server_command(storage, port)
-    uri = tracking_uri_in(str(storage))
+    place = storage_of(storage)
+    command = server_command(place, port)
+    uri = tracking_uri_in(place)
     ensure_database(uri)  # before a study and this server both find it empty and make its tables
     page = runs_page(uri)
-    say(f"MLflow over {storage}: http://{HOST}:{port}{page} (Ctrl-C ends it)")
+    say(f"MLflow over {place}: http://{HOST}:{port}{page} (Ctrl-C ends it)")
     quieten_mlflow()
     os.environ.setdefault("PYTHONWARNINGS", "ignore")  # deprecations inside MLflow's server
     # Nothing here runs MLflow's background jobs, which start several processes more.
@@ -43,7 +51,7 @@ def dashboard(
     os.execv(command[0], command)
 
 
-def server_command(storage: Path, port: int) -> list[str]:
+def server_command(storage: str, port: int) -> list[str]:
     """Return the command of a server over the storage's tracking database.
 
     Host headers other than this machine's names are refused (a page elsewhere could otherwise
@@ -52,17 +60,17 @@ def server_command(storage: Path, port: int) -> list[str]:
     Raises:
         InvalidValue: the storage has no tracking database, or the port is taken.
     """
-    database = Path(tracking_uri_in(str(storage)).removeprefix("sqlite:///"))
+    database = Path(tracking_uri_in(storage).removeprefix("sqlite:///"))
     if not database.exists():
         maker = f"`make tune` or `python jobs/tune_gumbel.py --storage {storage}`"
         fix = f"{database} does not exist; {maker} makes it"
-        raise InvalidValue("--storage", str(storage), fix)
+        raise InvalidValue("--storage", storage, fix)
     check_port(HOST, port)
     names = ("127.0.0.1", "localhost")
     return [
         *(sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port)),
-        *("--backend-store-uri", tracking_uri_in(str(storage))),
-        *("--default-artifact-root", artifact_root_in(str(storage))),
+        *("--backend-store-uri", tracking_uri_in(storage)),
+        *("--default-artifact-root", artifact_root_in(storage)),
         "--no-serve-artifacts",  # else any local process may upload files into its working folder
         *("--allowed-hosts", ",".join(f"{name}:*" for name in names)),
         *("--cors-allowed-origins", ",".join(f"http://{name}:{port}" for name in names)),
