@@ -184,7 +184,8 @@ def compare(
 
     Args:
         studies: loaded ones, or names.
-        metric: ``task/metric``; None: the objective, which all of them have to share.
+        metric: ``task/metric``, or ``task/metric:min`` where smaller is better; None: the
+            objective, which all of them have to share.
         storage: of those that are named, as of ``load_study``.
 
     Returns:

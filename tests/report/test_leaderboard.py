@@ -51,6 +51,28 @@ def test_smaller_is_first_where_the_objective_is_smaller_the_better() -> None:
     assert list(found.index) == ["b", "a"]
 
 
+@pytest.mark.parametrize(
+    ("metric", "order"), [("toy/loss", "ba"), ("toy/loss:max", "ba"), ("toy/loss:min", "ab")]
+)
+def test_a_metric_that_is_no_objective_says_whether_smaller_is_better(
+    metric: str, order: str
+) -> None:
+    views = [seen("a", [0.9]), seen("b", [0.8])]
+    for view, loss in zip(views, (0.1, 0.2), strict=True):
+        view.summary.finalists[0].metrics["toy/loss"] = Spread(mean=loss, sd=0.0, values=[loss])
+    found = leaderboard(views, metric)
+    assert "".join(found.index) == order
+    assert set(found["metric"]) == {"toy/loss"}
+    with pytest.raises(InvalidValue, match=r"--metric: 'toy/loss:low'.*max or min"):
+        leaderboard(views, "toy/loss:low")
+
+
+def test_an_objective_is_turned_where_the_metric_says_so() -> None:
+    views = [seen("a", [0.9], mode="min"), seen("b", [0.1], mode="min")]
+    assert list(leaderboard(views, OBJECTIVE).index) == ["b", "a"]
+    assert list(leaderboard(views, f"{OBJECTIVE}:max").index) == ["a", "b"]
+
+
 def test_other_objectives_need_a_metric_and_what_lacks_it_is_last() -> None:
     views = [seen("a", [0.9]), seen("b", [0.8], objective="sts/pearson")]
     with pytest.raises(InvalidValue, match=r"--metric.*sts/pearson"):

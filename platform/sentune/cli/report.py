@@ -45,7 +45,11 @@ def compare(
     names: Annotated[list[str], Argument(metavar="STUDY...", help="Names of the studies.")],
     metric: Annotated[
         str | None,
-        Option(metavar="TASK/METRIC", help="To compare by (default: the objective they share)."),
+        Option(
+            metavar="TASK/METRIC",
+            help="To compare by, task/metric or task/metric:min (default: the objective they "
+            "share).",
+        ),
     ] = None,
     storage: Storage = None,
     html: Annotated[Path | None, Option(metavar="FILE", help="Write it as a page as well.")] = None,

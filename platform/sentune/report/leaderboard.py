@@ -32,10 +32,12 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
     and ``state``; the index is the study's name.
 
     Args:
-        metric: ``task/metric``; None: the objective, which all of them have to share.
+        metric: ``task/metric``, or with its mode ``train/seconds:min`` (default: the mode of the
+            studies that have it as objective, else ``max``); None: the objective, which all of
+            them have to share.
 
     Raises:
-        InvalidValue: no study, or their objectives differ and no metric is given.
+        InvalidValue: no study, their objectives differ and no metric is given, or no such mode.
     """
     if not views:
         raise InvalidValue("study", "", "give the studies to compare")
@@ -43,8 +45,11 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
     if metric is None and len(objectives) > 1:
         fix = "the studies have other objectives; give the metric to compare by"
         raise InvalidValue("--metric", ", ".join(sorted(objectives)), fix)
-    chosen = metric or objectives.pop()
-    modes = {v.summary.mode for v in views if v.summary.objective == chosen}
+    asked = metric or objectives.pop()
+    chosen, colon, mode = asked.partition(":")
+    if colon and mode not in ("max", "min"):
+        raise InvalidValue("--metric", asked, "end it in max or min")
+    modes = {mode} if mode else {v.summary.mode for v in views if v.summary.objective == chosen}
     found = pd.DataFrame([_row(view, chosen) for view in views]).set_index("study")
     found = found.sort_values("dev", ascending="min" in modes, kind="stable")
     best, *others = found.pop("values")
