@@ -76,10 +76,4 @@ SPACE = SearchSpace(
 )
 
 # Eight trials and two seeds of the best, on two cores a few minutes with the builtin corpus.
-DEFAULTS = JobOptions(
-    study="gumbel",
-    trials=8,
-    max_examples=27_000,
-    finalists=1,
-    seeds=2,
-)
+DEFAULTS = JobOptions(study="gumbel")

@@ -53,10 +53,7 @@ DEFAULTS = OperationOptions(
     study="intersent",
     encoder="builtin:tiny?layers=1&width=128",
     decoder="builtin:tiny?layers=1&width=128",
-    trials=8,
     max_examples=60_000,
-    finalists=1,
-    seeds=2,
 )
 
 # The paper's own point and the one for a small model from scratch, without finals.

@@ -43,10 +43,4 @@ SPACE = SearchSpace(
     readouts={"representation": ("ensemble", "ensemble_scaled", "z_en", "z_de")},
 )
 
-DEFAULTS = WordOptions(
-    study="invertible",
-    trials=6,
-    max_examples=12_000,
-    finalists=1,
-    seeds=2,
-)
+DEFAULTS = WordOptions(study="invertible", trials=6, max_examples=12_000)

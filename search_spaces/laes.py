@@ -34,4 +34,4 @@ SPACE = SearchSpace(
     },
 )
 
-DEFAULTS = ClosedFormOptions(study="laes", trials=8)
+DEFAULTS = ClosedFormOptions(study="laes")

@@ -29,4 +29,4 @@ SPACE = SearchSpace(
     grids={"baselines": {"variant": ("average", "sif", "usif"), "a": (1e-3,)}},
 )
 
-DEFAULTS = ClosedFormOptions(study="sif", trials=8)
+DEFAULTS = ClosedFormOptions(study="sif")
