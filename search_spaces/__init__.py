@@ -11,7 +11,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from sentune.errors import InvalidValue
-from sentune.job.definition import JobDefinition
+from sentune.job.command import JobDefinition
 from sentune.job.options import JobOptions, StudyOptions
 from sentune.study.space import Choice, SearchSpace, Uniform
 from sentune.user_code import installed

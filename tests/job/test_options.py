@@ -4,8 +4,7 @@ import pytest
 
 from search_spaces.intersent import SPACE
 from sentune.errors import InvalidValue
-from sentune.job.command import command
-from sentune.job.definition import JobDefinition
+from sentune.job.command import JobDefinition, command
 from sentune.job.options import (
     JobOptions,
     OperationOptions,

@@ -16,7 +16,7 @@ import pytest
 
 from sentune.cli.cluster_plan import options_of, read_job
 from sentune.errors import InvalidValue
-from sentune.job.definition import JobDefinition
+from sentune.job.command import JobDefinition
 from sentune.job.families import JobFamily, make_job
 from sentune.methods import CLOSED_FORM, find, find_closed_form
 from sentune.study.space import Choice, Integer, Uniform

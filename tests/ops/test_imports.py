@@ -42,7 +42,7 @@ def test_contracts_hold() -> None:
         ("training/settings.py", "import optuna", "Optuna is seen by"),
         ("study/schedulers.py", "import mlflow", "MLflow is seen by"),
         ("geometry/points.py", "import sentune.methods.base", "A sentence goes one way"),
-        ("job/definition.py", "import search_spaces", "Search spaces stand on jobs"),
+        ("job/command.py", "import search_spaces", "Search spaces stand on jobs"),
         ("study/config.py", "def f():\n    import sentune.study.runner.limits", "No circles"),
         (
             "launchers/launch.py",

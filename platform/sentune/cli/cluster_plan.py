@@ -18,8 +18,7 @@ from sentune import job
 from sentune.cli.options import key_and_value
 from sentune.cluster import Cluster, NodeLimit, read_cluster
 from sentune.errors import InvalidValue
-from sentune.job.command import command, options_given
-from sentune.job.definition import JobDefinition
+from sentune.job.command import JobDefinition, command, options_given
 from sentune.job.options import StudyOptions
 from sentune.job.run import tune
 from sentune.study.config import StudyConfig

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 from typer import Option
 
 from sentune.errors import Overtaken, SentuneError
-from sentune.job.definition import JobDefinition
 from sentune.job.options import StudyOptions, option_name, parse
 from sentune.study import LAUNCHERS
 from sentune.study.space.space import SearchSpace
@@ -55,6 +54,15 @@ METAVARS = {
     }.items()
     for field in fields.split()
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobDefinition:
+    """Arguments that a job's script hands to ``job.run``, which explains them."""
+
+    space: SearchSpace
+    defaults: StudyOptions
+    quick: Mapping[str, Any] | None = None
 
 
 @dataclass

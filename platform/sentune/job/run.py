@@ -18,8 +18,7 @@ import typer
 from rich.console import Console
 
 from sentune.credentials import without_credentials
-from sentune.job.command import check_ending, command
-from sentune.job.definition import JobDefinition
+from sentune.job.command import JobDefinition, check_ending, command
 from sentune.job.notebook import NotebookCell, output
 from sentune.job.options import StudyOptions, forked
 from sentune.lazy_import import collect_rarely
