@@ -31,18 +31,6 @@ def definitions() -> dict[str, JobDefinition]:
     return found
 
 
-def find(method: str) -> JobDefinition:
-    """Return the job that tunes a method.
-
-    Raises:
-        InvalidValue: there is no such method.
-    """
-    known = definitions()
-    if method not in known:
-        raise InvalidValue("METHOD", method, f"choose one of {', '.join(known)}")
-    return known[method]
-
-
 def find_job(method: str, space: SearchSpace | None = None) -> JobDefinition:
     """Return the job that tunes a method of the package, or one of a user's own.
 
@@ -55,9 +43,11 @@ def find_job(method: str, space: SearchSpace | None = None) -> JobDefinition:
     Raises:
         InvalidValue: there is no such method, or the class is none.
     """
-    if method in definitions() or not (":" in method or method in installed("methods")):
-        job = find(method)
+    known = definitions()
+    if job := known.get(method):
         return replace(job, space=space) if space is not None else job
+    if ":" not in method and method not in installed("methods"):
+        raise InvalidValue("METHOD", method, f"choose one of {', '.join(known)}")
     from sentune import methods  # it imports torch
 
     kind = methods.find(method)

@@ -149,9 +149,9 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     Raises:
         Unavailable: a data set that it trains or selects on is not there.
     """
-    from search_spaces import find
+    from search_spaces import find_job
 
-    job, quick = find(row.method), choices.quick_of(trained)
+    job, quick = find_job(row.method), choices.quick_of(trained)
     defaults, published = job.defaults, job.space.published
     known = {name: choices.data.find(name) for name in (*trained.data, *trained.dev)}
     missing = [name for name, spec in known.items() if spec is None]
