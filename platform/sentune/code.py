@@ -11,7 +11,7 @@ import ast
 import hashlib
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -52,11 +52,11 @@ class CodeMismatch(SentuneError):
 
 @dataclass(frozen=True)
 class Code:
-    """The code of packages as this process finds it.
+    """The code of a package as this process finds it.
 
     Attributes:
         fingerprint: hash over ``files``.
-        folders: where the packages lie.
+        folders: where it lies; a tuple, as versions on workers know it.
         files: ``package/path.py`` -> hash of its content.
     """
 
@@ -65,15 +65,14 @@ class Code:
     files: Mapping[str, str]
 
 
-def read_code(folders: Sequence[Path]) -> Code:
-    """Read the code of package folders; where a folder lies does not change the fingerprint."""
+def read_code(folder: Path) -> Code:
+    """Read the code of a package's folder; where that lies does not change the fingerprint."""
     files = {
         f"{folder.name}/{path.relative_to(folder).as_posix()}": _digest(path.read_bytes())
-        for folder in folders
         for path in folder.rglob("*.py")
     }
     listing = "\n".join(f"{name} {files[name]}" for name in sorted(files))
-    return Code(_digest(listing.encode()), tuple(map(str, folders)), files)
+    return Code(_digest(listing.encode()), (str(folder),), files)
 
 
 def result_code(modules: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
@@ -172,12 +171,7 @@ def _imports(tree: ast.Module, module: str, file: Path) -> Iterator[tuple[str, s
 @cache
 def loaded_code() -> Code:
     """Return the code this process runs, read once: files edited later were not imported."""
-    return read_code([PACKAGE])
-
-
-def code_fingerprint() -> str:
-    """Return the fingerprint of the code this process runs."""
-    return loaded_code().fingerprint
+    return read_code(PACKAGE)
 
 
 def runtime_env() -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 from search_spaces.gumbel import SPACE
 from sentune import Embedder, user_code
 from sentune.cli import app
-from sentune.code import code_fingerprint
+from sentune.code import loaded_code
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.formats import FORMATS
 from sentune.corpora.prepare import prepare
@@ -115,7 +115,9 @@ def make_study(storage: Path) -> None:
     for place in ("0", "1"):
         given = runner.give(place)
         assert given is not None
-        for report in guarded(train, given["spec"].value, Group.single("cpu"), code_fingerprint()):
+        for report in guarded(
+            train, given["spec"].value, Group.single("cpu"), loaded_code().fingerprint
+        ):
             runner.hear(place, report.to_result())
         runner.end(place)
     summary.state, summary.trials = "complete", store.records()

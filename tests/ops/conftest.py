@@ -37,7 +37,8 @@ args = parser.parse_args()
 
 def seen():
     from sentune import code, errors
-    return {"fingerprint": code.code_fingerprint(), "mark": errors.MARK, "file": errors.__file__}
+    here = code.loaded_code().fingerprint
+    return {"fingerprint": here, "mark": errors.MARK, "file": errors.__file__}
 
 ray.init(runtime_env=None if args.naive else code.runtime_env(), log_to_driver=False)
 print("driver runs", errors.MARK)

@@ -39,7 +39,7 @@ def package(tmp_path: Path) -> Path:
 
 def test_fingerprint_does_not_depend_on_where_the_code_lies(package: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(package, tmp_path / "two" / "sentune"))
-    assert code.read_code([copy]).fingerprint == code.read_code([package]).fingerprint
+    assert code.read_code(copy).fingerprint == code.read_code(package).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -53,16 +53,16 @@ def test_fingerprint_does_not_depend_on_where_the_code_lies(package: Path, tmp_p
     ids=["edited", "added", "removed", "renamed"],
 )
 def test_fingerprint_changes_with_the_code(package: Path, change: Callable[[Path], Any]) -> None:
-    before = code.read_code([package]).fingerprint
+    before = code.read_code(package).fingerprint
     change(package)
-    assert code.read_code([package]).fingerprint != before
+    assert code.read_code(package).fingerprint != before
 
 
 def test_bytecode_does_not_count(package: Path) -> None:
-    before = code.read_code([package]).fingerprint
+    before = code.read_code(package).fingerprint
     (package / "__pycache__").mkdir()
     (package / "__pycache__/a.cpython-311.pyc").write_bytes(b"x")
-    assert code.read_code([package]).fingerprint == before
+    assert code.read_code(package).fingerprint == before
 
 
 def test_the_loaded_package_is_the_one_that_is_fingerprinted() -> None:
@@ -77,7 +77,7 @@ def test_the_loaded_package_is_the_one_that_is_fingerprinted() -> None:
 def test_a_difference_names_both_sides_and_the_files(package: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(package, tmp_path / "old" / "sentune"))
     (other / "sub/b.py").write_text("B = 1\n")
-    driver, worker = code.read_code([package]), code.read_code([other])
+    driver, worker = code.read_code(package), code.read_code(other)
     with pytest.raises(code.CodeMismatch) as error:
         code.compare(driver, worker, where="10.0.0.7")
     said = str(error.value)
@@ -212,11 +212,11 @@ def test_a_method_without_a_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_worker_too_old_to_answer_is_refused(package: Path) -> None:
     with pytest.raises(code.CodeMismatch, match="cannot import"):
-        code.compare(code.read_code([package]), "ModuleNotFoundError()", where="10.0.0.7")
+        code.compare(code.read_code(package), "ModuleNotFoundError()", where="10.0.0.7")
 
 
 def test_an_actor_checks_what_it_runs() -> None:
-    code.require_code(code.code_fingerprint())
+    code.require_code(code.loaded_code().fingerprint)
     with pytest.raises(code.CodeMismatch, match="0123"):
         code.require_code("0123")
 

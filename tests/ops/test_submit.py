@@ -31,7 +31,7 @@ def project(
 
 
 def _fingerprint(project: Path) -> str:
-    return read_code([project / "platform/sentune"]).fingerprint
+    return read_code(project / "platform/sentune").fingerprint
 
 
 def test_driver_and_worker_run_the_submitted_code(

@@ -10,7 +10,7 @@ import pytest
 from optuna.trial import TrialState as Stored
 from optuna.trial import create_trial
 
-from sentune.code import code_fingerprint
+from sentune.code import loaded_code
 from sentune.launchers.run_trial import guarded
 from sentune.launchers.trial_report import Report
 from sentune.records import TrialState
@@ -71,7 +71,7 @@ class Scene:
             runs -= 1
             finals.store.charge(candidate.number, "start", seconds=7.0, gpus=2.0)
             spec = make_spec(self.folder / "s", candidate)
-            for report in guarded(toy, spec, Group.single("cpu"), code_fingerprint()):
+            for report in guarded(toy, spec, Group.single("cpu"), loaded_code().fingerprint):
                 if report.failure:
                     finals.store.fail(candidate.number, report.failure, repeats=report.repeats)
                     break

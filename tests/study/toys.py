@@ -14,7 +14,7 @@ import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial
 
-from sentune.code import code_fingerprint
+from sentune.code import loaded_code
 from sentune.launchers.run_trial import guarded
 from sentune.study.runner.limits import Limits
 from sentune.study.runner.trial_runner import Phase, TrialRunner
@@ -248,7 +248,9 @@ def play(
     )
     place = 0
     while (config := runner.give(str(place))) is not None:
-        for report in guarded(toy, config["spec"].value, Group.single("cpu"), code_fingerprint()):
+        for report in guarded(
+            toy, config["spec"].value, Group.single("cpu"), loaded_code().fingerprint
+        ):
             if not runner.hear(str(place), report.to_result()):
                 break
         runner.end(str(place))

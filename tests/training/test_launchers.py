@@ -16,7 +16,7 @@ import pytest
 import ray
 import torch
 
-from sentune.code import code_fingerprint
+from sentune.code import loaded_code
 from sentune.errors import TrialFailed
 from sentune.launchers.control_actor import (
     POLL_SECONDS,
@@ -223,7 +223,7 @@ def test_a_score_that_is_no_number_ends_a_trial_before_its_checkpoint(tmp_path: 
 
 
 def test_a_score_that_is_missing_is_named_with_what_is_there():
-    (report,) = guarded(says([None]), a_spec(), Group.single("cpu"), code_fingerprint())
+    (report,) = guarded(says([None]), a_spec(), Group.single("cpu"), loaded_code().fingerprint)
     assert report.failure == f"{OBJECTIVE} was not measured at 100 examples; toy/other was"
     assert report.repeats
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from sentune.code import code_fingerprint
+from sentune.code import loaded_code
 from sentune.launchers.run_trial import guarded, run_trial
 from sentune.launchers.trial_report import Report
 from sentune.training import loop
@@ -71,7 +71,7 @@ def gradients(spec: TrialSpec) -> torch.Tensor:
 
 
 def ended(spec: TrialSpec) -> Report:
-    (*_, last) = guarded(train, spec, Group.single("cpu"), code_fingerprint())
+    (*_, last) = guarded(train, spec, Group.single("cpu"), loaded_code().fingerprint)
     return last
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sentune.code import code_fingerprint
+from sentune.code import loaded_code
 from sentune.errors import InvalidValue
 from sentune.launchers.control_actor import ControlSignal, no_signal
 from sentune.launchers.run_trial import guarded, run_trial
@@ -223,7 +223,9 @@ def test_a_checkpoint_of_other_settings_is_not_taken_for_its_own(
 
 def test_a_later_start_of_the_study_ends_a_trial(make_trial: Callable[..., TrialSpec]) -> None:
     spec = of_a_job(make_trial())
-    reports = guarded(train, replace(spec, generation=4), Group.single("cpu"), code_fingerprint())
+    reports = guarded(
+        train, replace(spec, generation=4), Group.single("cpu"), loaded_code().fingerprint
+    )
     assert next(reports).examples == 64
     followed(replace(spec, generation=5))
     *_, last = reports

@@ -48,7 +48,7 @@ def source_stamp(spec: str, *reading: Any) -> str | None:
         if (found := _files(path)) is None:
             return None
         files |= found
-    code = read_code([PACKAGE / "corpora"]).fingerprint
+    code = read_code(PACKAGE / "corpora").fingerprint
     content = [source.format, dict(source.options), sorted(files.items()), code, *reading]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import optuna
 
-from sentune.code import code_fingerprint
+from sentune.code import loaded_code
 from sentune.launchers.launch import Launch
 from sentune.launchers.ray_internals import ClusterStore
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
@@ -137,7 +137,7 @@ class Study:
             workers=config.worker_range,
             cpus=WORKER_CPUS,
             gpus=config.gpus_per_worker,
-            code=code_fingerprint(),
+            code=loaded_code().fingerprint,
             storage=config.folder,
         )
         self.stalls = StallWatch(
