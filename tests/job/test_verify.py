@@ -33,10 +33,10 @@ from sentune.job.families import make_job
 from sentune.job.options import JobOptions
 from sentune.job.product import publish
 from sentune.job.study_files import describe, start_summary
-from sentune.job.test_set import Winner
+from sentune.job.test_set import best_run
 from sentune.job.verify import Outcome, verify_study
 from sentune.launchers.run_trial import guarded
-from sentune.records import StudySummary
+from sentune.records import StudySummary, TrialRecord
 from sentune.study.runner.limits import Limits
 from sentune.study.runner.trial_runner import Phase, TrialRunner
 from sentune.study.runner.trial_source import Candidate, SearchSource
@@ -44,6 +44,7 @@ from sentune.study.space.objectives import Objective
 from sentune.study.store.storage import open_storage, open_study, storage_url
 from sentune.study.store.study_index import StudyPlace, find_study
 from sentune.study.store.study_view import StudyView
+from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
 from sentune.summary import write_summary
 from sentune.training.checkpoints import CheckpointStore
@@ -122,7 +123,9 @@ def make_study(storage: Path) -> None:
         runner.end(place)
     summary.state, summary.trials = "complete", store.records()
     summary.lineage["generation"] = 4
-    run = Winner.of(summary).run
+    best = best_run(summary)
+    assert isinstance(best, TrialRecord)
+    run = run_name(best.id)
     checkpoint = CheckpointStore(config.directory(run)).best()
     assert checkpoint is not None
     publish(job, run, checkpoint, summary)

@@ -72,7 +72,7 @@ def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -
             "which knows this one's trials and trains its finalists again"
         )
     tables: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["tables"]
-    storage, winner = job.config.folder, Winner.of(summary)
+    storage, winner = job.config.folder, Winner.of(summary, run)
     specs = with_bad_rows(job.test, job.options.bad_rows)
     reads, known = TestReads(storage), _published(storage, summary, specs)
     if known is not None:

@@ -31,16 +31,12 @@ class Winner:
     seeds: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, summary: StudySummary) -> Winner:
-        """Return the winning finalist's best seed on dev; without finals the best trial."""
+    def of(cls, summary: StudySummary, run: str) -> Winner:
+        """Return the winning finalist with its shipped run; without finals the best trial."""
         best = best_run(summary)
-        if isinstance(best, TrialRecord):
-            return cls(run=f"{best.id:04d}", trial=best.id)
-        sign = Objective(summary.objective, summary.mode).sign
-        values = best.metrics[summary.objective].values
-        scores = {s: sign * v for s, v in zip(best.seeds, values, strict=True)}
-        seed = min(scores, key=lambda seed: (-scores[seed], seed))
-        return cls(run=run_name(best.trial, seed), trial=best.trial, seeds=list(best.seeds))
+        if isinstance(best, TrialRecord):  # the run may be another, of the trial trained again
+            return cls(run=run_name(best.id), trial=best.id)
+        return cls(run=run, trial=best.trial, seeds=list(best.seeds))
 
 
 def best_run(summary: StudySummary) -> FinalistRecord | TrialRecord:
