@@ -15,7 +15,7 @@ from rich.text import Text
 
 from sentune.credentials import without_credentials
 from sentune.errors import DamagedFile, PlanError, TrialFailed
-from sentune.formatting import clock, counted, unused_gpus
+from sentune.formatting import counted, hours, unused_gpus
 from sentune.job.families.base import JobFamily
 from sentune.job.history import take_history
 from sentune.job.options import StudyOptions
@@ -124,15 +124,11 @@ def _cost(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not cost:
         return
     full, now = cost["hours"], cost["hours_now"]
-    rest = f" at full scale, {_hours(now)} now" if now not in (None, full) else ""
-    yield "time", f"about {_hours(full)}{rest}"
+    rest = f" at full scale, {hours(now)} now" if now not in (None, full) else ""
+    yield "time", f"about {hours(full)}{rest}"
     if cost["gpu_hours"]:
         yield "GPU hours", f"about {cost['gpu_hours']:.3g}"
     yield "CPU hours", f"about {cost['cpu_hours']:.3g}"
     most, each = decimal(cost["disk_bytes"]), decimal(cost["checkpoint_bytes"])
     yield "disk", f"up to {most}, {each} a checkpoint"
     yield "basis", cost["basis"]
-
-
-def _hours(hours: float) -> str:
-    return f"{clock(3600 * hours)} {'hours' if hours >= 1 else 'minutes'}"
