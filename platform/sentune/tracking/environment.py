@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from sentune.errors import InvalidValue
+from sentune.io.object_store import absolute
 
 STORAGE = "studies"
 """The storage of studies where none is named."""
@@ -69,7 +70,7 @@ def artifact_root_in(storage: str) -> str:
 
 
 def _is_remote(storage: str) -> bool:
-    return "://" in storage.removeprefix("file://")
+    return "://" in absolute(storage)
 
 
 def local_folder(storage: str, study: str) -> Path:
@@ -104,4 +105,4 @@ def _local(storage: str) -> Path:
         scheme, server = storage.split("://", 1)[0], "--tracking http://127.0.0.1:5000"
         fix = f"with the storage {scheme}://... name an MLflow server, as in {server}"
         raise InvalidValue("--tracking", None, fix)
-    return Path(storage.removeprefix("file://")).expanduser().resolve()
+    return Path(absolute(storage))
