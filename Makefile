@@ -6,7 +6,7 @@ READY := .venv/.ready
 PROCESSES ?= 3
 SHELL := /bin/bash
 
-# The tiers of the tests, in tests/tiers.py: 'make test' runs what is in none of these.
+# The tiers that 'make test' leaves out; all of them are in tests/tiers.py.
 QUICK := not (cluster or servers or faults or extras or long)
 PYTEST = $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=15 -rs $(if $(TIER_COUNTS),--tier-counts=$(TIER_COUNTS)) $(if $(WITHIN),--within=$(WITHIN))
 
@@ -42,10 +42,10 @@ $(READY): requirements-torch.lock requirements.lock pyproject.toml
 tune: $(READY)  ## tune GumbelCSE on the corpus and encoder that ship with the package
 	@$(BIN)/python jobs/tune_gumbel.py
 
-test: $(READY)  ## lint, types, import contracts, and every test that needs no cluster of its own (8 minutes)
+test: $(READY)  ## lint, types, import contracts, the quick tests and the whole system once (8 minutes)
 	@$(TIMED) $(CHECKED) $(PYTEST) -m '$(QUICK)'; $(BOTH)
 
-test-rest: $(READY)  ## the tests that 'make test' leaves out: clusters, servers, faults at small counts
+test-rest: $(READY)  ## the tests that 'make test' leaves out: clusters, servers, faults at small counts, extras, long ones
 	@$(TIMED) $(PYTEST) -m 'not ($(QUICK))'; }
 
 tier: $(READY)  ## the tests of one tier: make tier TIER=cluster
@@ -60,7 +60,7 @@ test-numbers: $(READY)  ## the numeric tests with the arithmetic of other x86 co
 
 soak: $(READY)  ## the longest damage: twenty kills ten times, fifty groups stopped, all of it over PostgreSQL and S3 too (hours)
 	@for seed in 0 1 2 3 4 5 6 7 8 9; do echo "== kills, seed $$seed"; SENTUNE_SOAK=1 SENTUNE_KILL_SEED=$$seed $(BIN)/python -m pytest tests/faults/test_driver.py || exit 1; done
-	@SENTUNE_SOAK=1 $(BIN)/python -m pytest tests/faults tests/sharing tests/homes tests/end_to_end/test_closed_form_groups.py tests/training/test_read_once.py --ignore=tests/faults/test_driver.py
+	@SENTUNE_SOAK=1 $(BIN)/python -m pytest tests/faults tests/networks tests/sharing tests/homes tests/end_to_end/test_closed_form_groups.py tests/training/test_read_once.py --ignore=tests/faults/test_driver.py
 
 check: $(READY)  ## lint, formatting, types and import contracts
 	@$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """InterSent: what is searched, what is selected by, and the paper's own values.
 
 Paper: Bridging Continuous and Discrete Spaces, sections 2 and 3.2, appendix B. Weights of mixed
-corpora join the search where several are given (``mix_wikisplit``, ...).
+corpora join the search where several are given: that of the first is 1.
 """
 
 from sentune.job.options import OperationOptions

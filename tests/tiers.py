@@ -22,7 +22,7 @@ TIERS = {
     "faults": "breaks what a study runs on: drivers, workers, nodes, networks, disks, servers",
     "servers": "starts PostgreSQL, an S3 server or MLflow's server",
     "cluster": "starts a Ray cluster of its own",
-    "extras": "needs an optional dependency: mteb, faiss, nbclient, Ray Serve or Chromium",
+    "extras": "needs an optional dependency: mteb, faiss, nbclient, Ray Serve ... or Chromium",
     "long": "trains or solves for many seconds, without Ray",
 }
 """Name of the mark and what it stands for. Tests start in this order: the longest files first, so

@@ -33,7 +33,7 @@ Judged: TypeAlias = "Data | Sequence[Data] | Mapping[str, Data]"
 
 
 class StudyFailed(SentuneError):
-    """A study whose trials failed; the message says why."""
+    """A study that failed; the message says why."""
 
 
 def method(kind: Method) -> Method:
@@ -82,7 +82,8 @@ def tune(
     Raises:
         InvalidValue: an option or a value that cannot be used, with what is allowed.
         CorpusError: data that cannot be read.
-        StudyFailed: too many trials failed.
+        StudyFailed: too many trials failed, none came to its end, or the storage cannot be written.
+        StudyConflict: the study was made from something else, or another process drives it.
     """
     from search_spaces import find_job
     from sentune.job.run import tune as run_job
@@ -142,7 +143,7 @@ def fit(
     from sentune.terminal import say
     from sentune.training.local import LocalRun, run_locally
 
-    _check_known(options, known=LocalRun.__dataclass_fields__)
+    _check_known(options, known=LocalRun.__dataclass_fields__.keys() - {"settings"})
     if out is None:
         out = tempfile.mkdtemp(prefix="sentune-")
         atexit.register(shutil.rmtree, out, ignore_errors=True)

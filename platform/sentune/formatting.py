@@ -134,7 +134,7 @@ def unused_gpus(plan: Mapping[str, Any]) -> str:
 def cost(spent: Spent) -> str:
     """Return ``8 trials, 120,000 examples, 1:02:03 of wall time, 3.5 GPU hours``."""
     wall = clock(3600 * spent.hours)
-    line = f"{spent.trials:,} trials, {spent.examples:,} examples, {wall} of wall time"
+    line = f"{counted(spent.trials, 'trial')}, {spent.examples:,} examples, {wall} of wall time"
     return f"{line}, {spent.gpu_hours:.3g} GPU hours" if spent.gpu_hours else line
 
 

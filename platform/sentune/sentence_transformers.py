@@ -1,7 +1,7 @@
 """A model folder as the one module of a ``SentenceTransformer``.
 
-The folders of methods whose embeddings are no plain pooled vectors (all but SimCSE's and
-InterSent's) name this module in ``modules.json``. sentence-transformers imports it with
+The folders of methods whose embeddings are no plain pooled vectors (all but SimCSE's, SBERT's
+and InterSent's) name this module in ``modules.json``. sentence-transformers imports it with
 ``trust_remote_code=True`` alone, and refuses the folder without; it never takes the encoder for
 the whole.
 """

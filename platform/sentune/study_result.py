@@ -25,7 +25,8 @@ class StudyResult:
     """A study as it stood when it was loaded.
 
     Attributes:
-        state: ``complete``, ``stopped``, ``interrupted``, ``failed``, ``running`` or ``new``.
+        state: ``complete``, ``stopped``, ``interrupted``, ``failed``, ``running``, ``new``; by its
+            driver ``suspended``, or ``silent`` on another machine.
         reason: of the state; empty where there is none.
         figures: for a notebook or a page.
         view: the study as its report sees it.
@@ -106,7 +107,10 @@ class StudyResult:
 
         folder = self.view.summary.model
         if folder is None:
-            fix = f"the study is {self.state}; the same call goes on"
+            fix = (
+                f"it has left none yet, it is {self.state}; sentune.tune with the arguments that "
+                "it had, or sentune study resume, goes on"
+            )
             raise InvalidValue("model", self.name, fix)
         moved = f"{self._place.folder}/model"  # a storage that was copied has its own
         return Embedder.load(moved if Path(moved).is_dir() else folder)

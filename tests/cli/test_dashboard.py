@@ -20,7 +20,7 @@ from tests.tracking.story import Story
 
 
 def test_a_storage_without_studies_says_what_makes_one(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match=r"--storage.*jobs/tune_gumbel.py"):
+    with pytest.raises(InvalidValue, match=r"--storage.*sentune tune gumbel --storage"):
         module.dashboard(str(tmp_path))
 
 
@@ -31,7 +31,7 @@ def test_the_default_is_the_storage_that_the_environment_names(
     with pytest.raises(InvalidValue, match=r"--storage: '.*/elsewhere'"):
         module.dashboard()
     monkeypatch.setenv("SENTUNE_STORAGE", "s3://bucket/studies")
-    with pytest.raises(InvalidValue, match=r"s3://\.\.\. name an MLflow server"):
+    with pytest.raises(InvalidValue, match=r"--storage.*on the MLflow server of their"):
         module.dashboard()
 
 

@@ -89,6 +89,7 @@ SIF = {
         ("sif", {**SIF, "vectors": ["glove:{}/gone.txt"]}, r"gone\.txt"),
         ("sif", {**SIF, "frequencies": "{}/gone.txt"}, r"gone\.txt"),
         ("sif", {**SIF, "corpus": "text:{}/gone.txt"}, r"gone\.txt"),
+        ("sif", {**SIF, "dev": [*SIF["dev"], SMALL["dev"][0]]}, "--dev.*scored pairs"),
     ],
 )
 @pytest.mark.usefixtures("nothing_starts")

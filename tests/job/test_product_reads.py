@@ -155,6 +155,18 @@ def test_a_complete_study_keeps_its_figures_and_reads_nothing(tmp_path: Path, ta
     assert (again.test, again.test_reads) == (first.test, first.test_reads)
 
 
+def test_credentials_of_a_test_corpus_make_no_other_one(tmp_path: Path) -> None:
+    place, first = "memory://ann:hush@reads/test.jsonl", summary_of(7)
+    with fsspec.open(place, "w") as file:
+        file.write(Path(corpus(tmp_path).removeprefix("snli:")).read_text())
+    product(tmp_path, "finalist-0007-seed-2", [f"snli:{place}"]).publish(first)
+    assert "hush" not in str(first.corpora)
+    write_summary(first, str(tmp_path / "study"))
+    second = product(tmp_path, "finalist-0007-seed-2", [f"snli:{place}"])
+    second.publish(summary_of(7))
+    assert second.judged == []
+
+
 def test_what_the_model_does_is_shown_on_dev_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +226,14 @@ def test_force_reads_again_and_is_recorded_in_summary_and_card(tmp_path: Path) -
     product(tmp_path, "finalist-0009-seed-2", [spec]).publish(summary_of(9))  # agrees with it
     with pytest.raises(StudyConflict):
         product(tmp_path, "finalist-0007-seed-2", [spec]).publish(summary_of(7))
+
+
+def test_other_corpora_by_force_are_in_the_card(tmp_path: Path) -> None:
+    first, other, summary = corpus(tmp_path), corpus(tmp_path, "other", " too"), summary_of(7)
+    product(tmp_path, "finalist-0007-seed-2", [first]).publish(summary_of(7))
+    product(tmp_path, "finalist-0007-seed-2", [other], force_test=True).publish(summary)
+    card = json.loads((tmp_path / "study" / "model" / "card.json").read_text())
+    assert list(card["Readings of the test set"].values())[-1] == "finalist-0007-seed-2 (forced)"
 
 
 def test_force_where_nothing_forbids_it_is_an_ordinary_reading(tmp_path: Path) -> None:

@@ -10,13 +10,21 @@ import pytest
 
 from search_spaces.gumbel import SPACE
 from sentune.errors import StudyConflict
-from sentune.job.options import JobOptions
+from sentune.job.options import JobOptions, parse
 from sentune.job.study_files import describe, last_start, mend_summary, origin
 from sentune.job.test_set import TestReads, Winner
 from sentune.study.config import StudyConfig
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.file_lock import LOCK_FILE
 from sentune.study.store.storage import storage_url
+
+
+def test_a_forced_reading_of_test_corpora_is_not_forced_at_the_next_start(tmp_path: Path) -> None:
+    config = StudyConfig(name="new", storage=str(tmp_path), max_examples=10, trials=1)
+    describe(config, JobOptions(study="new", force_test=True, trials=3), SPACE, None)
+    kept = json.loads(Path(config.folder, "study.json").read_text())["options"]
+    again = parse({}, JobOptions(**kept))
+    assert (again.trials, again.force_test) == (3, False)
 
 
 @pytest.mark.parametrize("described", ['{"forked_from": "old"}', '{"forked_f', None])

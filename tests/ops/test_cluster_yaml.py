@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from sentune.cluster import read_cluster
+from sentune.cluster.limits import running_cluster_file
 from tests.third_party_internals import prepare_config, read_kuberay, validate_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -200,6 +201,18 @@ def test_the_image_holds_what_is_mounted_elsewhere() -> None:
     )
     for path in read(FILE)["file_mounts"].values():
         assert path.startswith("~") or path in shlex.split(copied), path
+
+
+def test_the_plan_of_a_pod_knows_how_far_its_cluster_can_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = (ROOT / "cluster/Dockerfile").read_text()
+    (made,) = re.findall(r"^RUN ln -s sentune/(\S+) /home/ray/(\S+)$", image, re.M)
+    (tmp_path / made[1]).symlink_to(ROOT / made[0])
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = running_cluster_file()
+    assert file is not None
+    assert read_cluster(file) == read_cluster(KUBERAY)
 
 
 def test_setup_installs_exactly_the_lock(launched: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from sentune.formatting import clock, hours, measured, percent
 from sentune.job.trial_table import trials_table
 from sentune.records import PART, TrialRecord, TrialState
-from sentune.report.blocks import Block, Figure, Table, Text, is_empty
+from sentune.report.blocks import Block, Facts, Figure, Table, Text, is_empty
 from sentune.report.comparison import comparison
 from sentune.report.drawing import (
     ACCENT,
@@ -30,6 +30,7 @@ from sentune.report.drawing import (
 )
 from sentune.report.figures import history
 from sentune.report.provenance import costs, lineage
+from sentune.report.study_page import build
 from sentune.report.trial_sections import notes
 from sentune.report.trial_sections import trials as trials_section
 from sentune.report.view import View, view
@@ -94,6 +95,19 @@ def test_the_savings_of_the_rungs() -> None:
     assert "stopped 1 trial and saved 8,000 of 21,000 examples" in said
     assert "(38.1 %)" in said
     assert clock(8000 * 20 / 1000) in said
+
+
+def test_trials_of_another_study_are_neither_counted_nor_saved() -> None:
+    taken = TrialRecord(
+        id=0, state=TrialState.PRUNED, settings={}, examples=1000, seconds=20, source="another"
+    )
+    own = TrialRecord(id=1, state=TrialState.COMPLETE, settings={}, examples=9000, seconds=90)
+    seen = view(study([taken, own]), [taken, own], None)
+    assert "saved" not in "".join(block.text for block in costs(seen) if isinstance(block, Text))
+    blocks = [block for section in build(seen).sections for block in section.blocks]
+    (facts,) = (block.facts for block in blocks if isinstance(block, Facts))
+    assert facts["trials ended"].split()[0] == "1"
+    assert "stopped early" not in facts
 
 
 def rows_of(summary_encoder: str, spec: str, rows: int) -> list[list[str]]:

@@ -207,6 +207,14 @@ def test_a_study_or_storage_that_there_is_not(tmp_path: Path):
     assert is_database("postgres://host/studies")
 
 
+def test_a_database_alone_does_not_tell_how_a_study_ended(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    make_study(tmp_path, url=url, summary={"state": "complete"})
+    (place,) = every_study(url)
+    state = StudyView(place).snapshot()
+    assert (state.state, "--storage" in state.reason) == ("unknown", True)
+
+
 def test_a_database_with_settings_of_the_connection_is_found(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/own.db?timeout=5"
     optuna.create_study(storage=url, study_name="toy")

@@ -78,7 +78,7 @@ def plan(
     cluster, console = cluster_of(cluster_file, node or []), screen()
     prices = parse_prices(price or [], cluster.kinds)
     if probe and examples_per_second is not None:
-        raise InvalidValue("--probe", True, "or state --examples-per-second, not both")
+        raise InvalidValue("--probe", True, "leave it out where --examples-per-second is given")
     script_job = read_job(script)
     job, cost = make_job(options_of(script_job, context.args), script_job.space), None
     if probe:

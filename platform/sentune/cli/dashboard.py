@@ -12,6 +12,7 @@ from typer import Option
 from sentune.cli.options import check_port
 from sentune.cli.study import storage_of
 from sentune.errors import InvalidValue
+from sentune.io.object_store import absolute
 from sentune.terminal import say
 from sentune.tracking.database import ensure_database
 from sentune.tracking.environment import artifact_root_in, quieten_mlflow, tracking_uri_in
@@ -60,10 +61,12 @@ def server_command(storage: str, port: int) -> list[str]:
     Raises:
         InvalidValue: the storage has no tracking database, or the port is taken.
     """
+    if "://" in absolute(storage):
+        fix = "give a local folder; studies elsewhere are on the MLflow server of their --tracking"
+        raise InvalidValue("--storage", storage, fix)
     database = Path(tracking_uri_in(storage).removeprefix("sqlite:///"))
     if not database.exists():
-        maker = f"`make tune` or `python jobs/tune_gumbel.py --storage {storage}`"
-        fix = f"{database} does not exist; {maker} makes it"
+        fix = f"{database} does not exist; `sentune tune gumbel --storage {storage}` makes it"
         raise InvalidValue("--storage", storage, fix)
     check_port(HOST, port)
     names = ("127.0.0.1", "localhost")

@@ -18,6 +18,7 @@ from typer import Argument, Option
 
 from sentune.cli.options import BatchSize, Device, Model, ReferenceCorpus, check_port
 from sentune.errors import InvalidValue, SentuneError
+from sentune.formatting import counted
 from sentune.terminal import Terminal, number_column, plain_table, print_line, say, screen
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ def _bar(source: Path) -> Iterator[Callable[[int], object]]:
 
 
 def _done(out: Path, written: int, empty: int) -> None:
-    say(f"{out}: {written} sentences{f', {empty} empty lines left out' if empty else ''}")
+    left = f", {counted(empty, 'empty line')} left out" if empty else ""
+    say(f"{out}: {counted(written, 'sentence')}{left}")
 
 
 def interpret(

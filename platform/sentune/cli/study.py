@@ -110,9 +110,10 @@ def stop(
         say(stays)
         return
     study = view.snapshot()
-    say(f"{name} is {_state(study)}; {study.ended:,} trials have ended")
+    say(f"{name} is {_state(study)}; trials that have ended: {study.ended:,}")
     if study.state != "complete":
-        say(f"go on with: sentune study resume {name}")
+        there = f" --storage {without_credentials(storage)}" if storage else ""
+        say(f"go on with: sentune study resume {name}{there}")
 
 
 def _state(study: StudySnapshot) -> str:
@@ -125,13 +126,13 @@ def _wait_for_end(url: str, name: str, asked: Holder) -> str:
         if found.generation != asked.generation:
             return f"it has left, and {found} drives the study now"
         if found.gone:
-            return f"{found.driver} has died; the next start takes the study over at once"
+            return f"{found.driver} has died; the next start takes the study over"
         if found.state is ProcessState.SUSPENDED:
             return f"{found.driver} is suspended: wake it or kill it; the request stays"
         if found.state is ProcessState.UNKNOWN:
             return (
                 f"{found.driver} has not been heard of for {found.quiet:.0f} s; if its machine is "
-                "dead, `sentune study release` frees the study"
+                "dead, `sentune study release`, with the same --storage, frees the study"
             )
         time.sleep(POLL)
     return ""
@@ -240,6 +241,8 @@ def stored_options(place: StudyPlace) -> StudyOptions:
     stored, kinds = place.description, {kind.__name__: kind for kind in FAMILIES}
     if not stored:
         fix = f"{place.trouble or f'it has no {DESCRIPTION}'}; run the command that started it"
+        if not place.folder:
+            fix = "its folder is not known; give the --storage of its job, and --optuna"
         raise InvalidValue("STUDY", place.name, fix)
     if stored["job"] not in kinds:
         fix = f"give one of {', '.join(kinds)} in {place.folder}/{DESCRIPTION}"
@@ -299,8 +302,9 @@ def gc(
     else:
         views = [StudyView(place) for place in every_study(storage_of(storage), optuna)]
     total = sum(_collect(view, dry_run=dry_run) for view in views)
-    for path in [] if dry_run else abandoned_scratch():
-        shutil.rmtree(path)
+    for path in abandoned_scratch():
+        if not dry_run:
+            shutil.rmtree(path)
         say(f"{path}: scratch of a driver that was killed")
     say(f"{decimal(total)} {'could be freed' if dry_run else 'freed'}")
 

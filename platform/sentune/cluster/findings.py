@@ -93,7 +93,7 @@ def findings_of(nodes: Sequence[NodeAnswer], *, ray: str, python: str) -> list[F
              f"Ray kills a job {n.stop_seconds:g} s after ray job stop",
              "waits for the checkpoints of trials",
              "export RAY_JOB_STOP_WAIT_TIME_S=300 before ray start; without it a stopped job "
-             "resumes from its last periodic checkpoint"),
+             "resumes from its last checkpoint, that of a milestone"),
         _all("GPUs", there, _gpus, f"{gpus:g}, and torch sees them" if gpus else "none",
              "mend the driver (nvidia-smi), or start Ray with --num-gpus as torch counts them"),
         *_reached(there),

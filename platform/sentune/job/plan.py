@@ -97,7 +97,9 @@ def plan_table(plan: Mapping[str, Any]) -> Table:
 
 def _asked(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "study", plan["study"]
-    yield "trials", f"{plan['trials']:,}, drawn by {plan['sampler']}"
+    population = plan["scheduler"].startswith("population")
+    drawn = "segments of its members" if population else f"drawn by {plan['sampler']}"
+    yield "trials", f"{plan['trials']:,}, {drawn}"
     judged = counted(plan["validations_full"], "validation")
     yield "full trial", f"{plan['max_examples']:,} examples, {judged}"
     rungs = ", ".join(f"{rung:,}" for rung in plan["rungs"])

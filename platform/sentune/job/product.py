@@ -12,6 +12,7 @@ from typing import Any
 from sentune.corpora.batches import Held
 from sentune.corpora.ray_map import on_worker, over_cluster, several_machines
 from sentune.corpora.schema import Corpus
+from sentune.credentials import without_credentials
 from sentune.embedder.behaviour import behaviour
 from sentune.embedder.embedder import Embedder
 from sentune.errors import SentuneError
@@ -194,9 +195,9 @@ def _published(storage: str, summary: StudySummary, test: tuple[str, ...]) -> di
         known = read_summary(storage)
     except FileNotFoundError:
         return None
-    specs = tuple(c["spec"] for role, c in known["corpora"].items() if role.startswith("test"))
+    specs = [c["spec"] for role, c in known["corpora"].items() if role.startswith("test")]
     complete = known["state"] == "complete" and known["test"]
-    same = specs == test and _winner(known) == _winner(summary.to_dict())
+    same = specs == without_credentials(list(test)) and _winner(known) == _winner(summary.to_dict())
     return known if complete and same else None
 
 
@@ -210,7 +211,8 @@ def _winner(summary: Mapping[str, Any]) -> Any:
 
 def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
     """Return the sections of the model card."""
-    seen, several = View(summary=summary), len({read["run"] for read in summary.test_reads}) > 1
+    seen, reads = View(summary=summary), summary.test_reads
+    several = len({read["run"] for read in reads}) > 1 or any(read["forced"] for read in reads)
     against, card = seen.against_rules, dict[str, dict[str, Any]]()
     found = summary.test or {name: over.mean for name, over in seen.measured.items()}
     card[HUB] = {
@@ -230,7 +232,7 @@ def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
         card[head] = {row[0]: row[place] for row in seen.metric_rows if row[place]}
     card["Readings of the test set"] = {
         read["time"]: f"{read['run']}{' (forced)' if read['forced'] else ''}"
-        for read in summary.test_reads
+        for read in reads
         if several
     }
     card["Corpora"] = {

@@ -71,6 +71,8 @@ class Display:
         budget, rungs = f"{plan['max_examples']:,} examples", plan["rungs"]
         listed = ", ".join(f"{rung:,}" for rung in rungs)
         each = f"up to {budget}, rungs at {listed}" if rungs else f"{budget} each"
+        if str(plan.get("scheduler", "")).startswith("population"):
+            each = f"a {plan['scheduler']}, {budget} a member"
         self._line(f"Study {summary.study}: {counted(plan['trials'], 'trial')} of {each}")
         if plan.get("note"):
             self._line(f"first: {plan['note']}")

@@ -45,9 +45,10 @@ def run(
         quick: options that ``--quick`` sets, for a first look within minutes; what is given beside
             it holds. None: the job has no such flag.
 
-    Exit codes: 0 the study is complete, 1 it failed, 2 a wrong value or an impossible plan, 3 it
-    was stopped before its finals (a budget, or ``sentune study stop``) or another start drives it
-    now, 130 interrupted. After the last two the same command goes on.
+    Exit codes: 0 the study is complete, 1 it failed, 2 it was refused (a wrong value, an impossible
+    plan, a driver that is at work on it), 3 it was stopped before its finals (a budget, or
+    ``sentune study stop``) or another start has taken it over, 130 interrupted. After 1, 3 and 130
+    the same command goes on, with a larger limit where one is used up.
     """
     collect_rarely()
     typer.run(command(JobDefinition(space=space, defaults=defaults, quick=quick), tune))

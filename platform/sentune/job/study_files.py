@@ -65,7 +65,8 @@ def describe(
     """
     content: dict[str, Any] = {
         "job": type(options).__name__,
-        "options": without_credentials(options.model_dump(mode="json")),
+        # that a reading of the test corpora is forced holds for one start
+        "options": without_credentials(options.model_dump(mode="json", exclude={"force_test"})),
         "space": space.to_dict(),
         "forked_from": forked_from,
         "history": without_credentials(dict(history or {})),

@@ -112,7 +112,7 @@ def verify_model(folder: str, *, whole: bool = True) -> Iterator[Check]:
         yield _check("model", folder, first_line(error))
         return
     if not manifest:
-        why = f"{MANIFEST} is missing, as in models of version 0.2.0; run its study again"
+        why = f"{MANIFEST} is missing, as in models of version 0.2.0; fork its study for one"
         yield _check("model", folder, why)
         return
     above, chain = folder.rpartition("/")[0], manifest.get("chain", {})

@@ -57,12 +57,12 @@ def _totals(view: View) -> Table:
 
 def _saved(view: View) -> str:
     """Examples that stopped trials did not see, and about how long they would have taken."""
-    full = view.max_examples
-    stopped = [t for t in view.trials if t.state is TrialState.PRUNED]
+    full, own = view.max_examples, [trial for trial in view.trials if not trial.source]
+    stopped = [trial for trial in own if trial.state is TrialState.PRUNED]
     if not stopped or not full:
         return ""
     saved = sum(max(0, full - trial.examples) for trial in stopped)
-    used = sum(trial.examples for trial in view.trials)
+    used = sum(trial.examples for trial in own)
     time = sum(t.seconds / t.examples * max(0, full - t.examples) for t in stopped if t.examples)
     return (
         f"The rungs stopped {counted(len(stopped), 'trial')} and saved {saved:,} of "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -18,7 +19,8 @@ from sentune.report.view import WITHOUT_RESULT, View
 
 ENDS = {
     "running": "The study is in progress: what follows is as far as it has come.",
-    "stopped": "The study was stopped before its end; the same command goes on.",
+    "stopped": "The study was stopped before its end; the same command goes on, "
+    "with a larger limit where one is used up.",
     "interrupted": "The study was interrupted; the same command goes on.",
     "failed": "The study failed.",
     "suspended": "The study's driver is suspended: what follows is as far as it has come.",
@@ -103,15 +105,16 @@ def finding(view: View) -> str:
 
 def _facts(view: View) -> dict[str, str]:
     summary = view.summary
-    ended = len(view.trials) - view.count(TrialState.RUNNING)
+    own = Counter(trial.state for trial in view.trials if not trial.source)
+    ended = own.total() - own[TrialState.RUNNING]
     planned = summary.plan.get("trials")
     of = f" of {planned:,}" if isinstance(planned, int) else ""
     examples = summary.spent.examples or sum(trial.examples for trial in view.trials)
     facts = {
         "objective": ", ".join(f"{metric} ({mode})" for metric, mode in view.objectives),
         "trials ended": f"{ended:,}{of}",
-        "stopped early": f"{view.count(TrialState.PRUNED):,}",
-        "without result": f"{view.count(*WITHOUT_RESULT):,}",
+        "stopped early": f"{own[TrialState.PRUNED]:,}",
+        "without result": f"{sum(own[state] for state in WITHOUT_RESULT):,}",
         "finalists": f"{len(summary.finalists):,}",
         "examples": f"{examples:,}",
         "wall time": hours(summary.spent.hours) if summary.spent.hours else "",

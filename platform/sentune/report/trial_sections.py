@@ -94,7 +94,7 @@ def rungs(view: View) -> list[Block | None]:
         return []
     plan = view.summary.plan
     scheduler = plan.get("scheduler") or "asha"
-    eta = f", one in {plan['eta']} goes on" if plan.get("eta") else ""
+    eta = f", one in {plan['eta']} goes on" if plan.get("eta") and scheduler != "median" else ""
     said = f"Scheduler {scheduler}{eta}; a full trial sees {view.max_examples:,} examples."
     found = view.rung_counts
     counts = {

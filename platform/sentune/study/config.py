@@ -42,7 +42,7 @@ class Budget:
              reserve.gpu_hours),
         ):  # fmt: skip
             if most is not None and used + kept >= most:
-                free = f", {round(kept, 2):g} are kept for the finals" if kept else ""
+                free = f", {kept:.2g} are kept for the finals" if kept else ""
                 return f"{option} {most:g} is used up: {round(used, 2):g} {unit} so far{free}"
         return ""
 

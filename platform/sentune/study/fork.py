@@ -112,7 +112,8 @@ def fork_from(
     storage = open_storage(place.url) if place.url else None
     number = study_id(storage, place.name)
     if storage is None or number is None:
-        raise InvalidValue("--fork", place.name, "that study has no trials yet; start it first")
+        fix = "that study has no trials yet; start it first"
+        raise InvalidValue("--fork or --warm-start", place.name, fix)
     was = stored_fingerprint(storage.get_study_user_attrs(number)) or {}
     states = (Stored.COMPLETE, Stored.PRUNED)
     ended = storage.get_all_trials(number, deepcopy=False, states=states)

@@ -12,6 +12,7 @@ from typing import Any
 import optuna
 
 from sentune.code import loaded_code
+from sentune.formatting import counted
 from sentune.launchers.launch import Launch
 from sentune.launchers.ray_internals import ClusterStore
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
@@ -262,7 +263,7 @@ class Study:
         for name in config.warm_start:  # trials of other studies that still hold, each once
             place = place_of_trials(config.storage, name, config.optuna_url)
             found = fork_from(place, self.store.study, self.fingerprint, self.space)
-            logger.warning("%d trials taken over from study %s", found.taken, name)
+            logger.warning("%s taken over from study %s", counted(found.taken, "trial"), name)
             for sentence in found.left:
                 logger.warning("%s: %s", name, sentence)
         settle_orphans(self.store)

@@ -90,7 +90,8 @@ def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
         folder = _downloaded(source, uri, version.name, content or f"v{version.version}")
     folder = _model_in(folder)
     if content and digest(folder) != content:
-        raise InvalidValue("model", address, f"{folder} is not what was registered; tune again")
+        fix = f"{folder} is not what was registered; load the model folder of its study"
+        raise InvalidValue("model", address, fix)
     return folder
 
 

@@ -168,7 +168,7 @@ class CheckpointStore:
         0 of the newest one."""
         at = name_of(examples)
         pick: _Pick = (lambda stored: at if at in stored else None) if examples else _newest
-        return self._take(pick, "went on from {}", "started anew")
+        return self._take(pick, "went on from {}", "none is left" if examples else "started anew")
 
     def last_milestone(self) -> SavedProgress | None:
         """Return the progress in the newest checkpoint of a milestone; its state is not checked."""

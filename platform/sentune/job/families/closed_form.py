@@ -35,6 +35,7 @@ from sentune.study.planning.plan import Probe
 from sentune.study.planning.probe import probe_fit
 from sentune.study.space.domains import Choice, Value
 from sentune.study.space.space import SearchSpace
+from sentune.tasks import Sts, tasks_for
 from sentune.terminal import print_line
 from sentune.training.closed_form import fit_and_sweep
 from sentune.training.closed_form_model import VECTORS, closed_form_settings, export_closed_form
@@ -78,6 +79,10 @@ class ClosedFormFamily(JobFamily):
         check_opens(self.options.corpus, Kind.SENTENCES)
         for source in self._sources.values():
             check_words(source, self.options.frequencies)
+        for corpus in self.dev:
+            if other := [task.name for task in tasks_for(corpus) if not isinstance(task, Sts)]:
+                fix = f"it poses {', '.join(other)}; {self.method.name} selects on scored pairs"
+                raise InvalidValue("--dev", corpus.spec, fix)
 
     def prepare(self, console: Console) -> None:
         """Read corpora and word vectors; print how many of the words are known."""

@@ -166,7 +166,7 @@ def ask_nodes(places: Mapping[str, str | None]) -> list[NodeAnswer]:
             reached = {
                 name: place
                 for name, place in tried.items()
-                if name == "storage" or _is_head(node) or not on_loopback(place)
+                if name == "storage" or _is_head(node)  # where drivers run, which ask the others
             }
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             task = inspect.options(scheduling_strategy=there)

@@ -59,7 +59,8 @@ def connected() -> Iterator[None]:
         join(address, include_dashboard=False)
     else:
         if trouble := silent_head(address, "RAY_ADDRESS"):
-            raise InvalidValue("RAY_ADDRESS", address, f"{trouble}: {START_FIX}")
+            fix = "start it (ray up cluster.yaml), name its HOST:PORT, or unset it to run here"
+            raise InvalidValue("RAY_ADDRESS", address, f"{trouble}: {fix}")
         token()  # refuses a file that others can read
         join(address)
     try:

@@ -193,7 +193,8 @@ def _does_not_fit(config: StudyConfig, nodes: Sequence[Node]) -> PlanError:
     most = max(node.gpus for node in nodes)
     workers = sum(node.holds(gpus) for node in nodes)
     if gpus > most:
-        fix = f"the largest machine has {most:g} GPUs; give {most:g} or less"
+        less = f"give {most:g} or less" if most else "leave it out"
+        fix = f"the largest machine has {most:g} GPUs; {less}"
         return PlanError("--gpus-per-worker", gpus, fix)
     fix = f"the cluster holds {workers} workers of {WORKER_CPUS:g} CPU and {gpus:g} GPUs"
     if low <= workers:

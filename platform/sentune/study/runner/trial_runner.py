@@ -270,5 +270,7 @@ class TrialRunner:
             self._give_again(candidate, f"started again: {crash.failure}", counts=True)
         else:
             return False
-        logger.warning("run %s: %s; it goes on from its checkpoint", candidate.name, crash.failure)
+        logger.warning(
+            "run %s: %s; it goes on from its newest checkpoint", candidate.name, crash.failure
+        )
         return True

@@ -337,6 +337,10 @@ def _holder(backend: Backend, record: Record) -> Holder | None:
     return Holder(**vars(record), state=state)
 
 
+THERE = " (with the job's --storage, where it has one)"
+"""Where a command on a study finds it."""
+
+
 def _refusal(study: str, holder: Holder | None) -> str:
     if holder is None:
         return f"study {study!r} is driven by an unknown process"
@@ -345,8 +349,10 @@ def _refusal(study: str, holder: Holder | None) -> str:
         pid = holder.driver.pid
         return f"{driven}It is suspended, pid {pid}: wake it or kill it (kill -CONT {pid})"
     if holder.state is ProcessState.RUNNING:
-        return f"{driven}Stop it with: sentune study stop {study}"
-    return f"{driven}If its machine is dead, free the lock with: sentune study release {study}"
+        return f"{driven}Stop it with: sentune study stop {study}{THERE}"
+    return (
+        f"{driven}If its machine is dead, free the lock with: sentune study release {study}{THERE}"
+    )
 
 
 def _awake() -> float:

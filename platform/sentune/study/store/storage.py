@@ -50,7 +50,8 @@ def storage_url(folder: str, optuna_url: str | None) -> str:
     if not path.exists() and path.with_name(DATABASE).exists():
         raise StudyConflict(
             f"study {name!r} was made by an older version, in SQLite: it can be looked at, "
-            f"evaluated and reported; go on in a new one: sentune study fork {name} NEW-NAME"
+            f"evaluated and reported; go on in a new one: sentune study fork {name} NEW-NAME "
+            f"--storage {path.parent.parent}"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     return str(path)

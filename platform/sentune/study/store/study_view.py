@@ -110,7 +110,10 @@ class StudySnapshot:
     @property
     def planned(self) -> int | None:
         """Trials that were asked for; None where only the database is known."""
-        found: int | None = self.place.description.get("options", {}).get("trials")
+        options = self.place.description.get("options", {})
+        if options.get("population"):
+            return int(options["population"] * options["generations"])
+        found: int | None = options.get("trials")
         return found
 
     @cached_property
@@ -252,6 +255,8 @@ class StudyView:
         state, reason = written.get("state", ""), written.get("reason", "")
         if held.holder is not None:
             state, reason = _driven(held.holder)
+        elif not self.place.folder and trials:
+            state, reason = "unknown", "how it ended stands in its folder; give its --storage, too"
         elif state in ("", "running"):
             state, reason = ("interrupted", GOES_ON) if trials else ("new", "")
         reads: list[dict[str, Any]] = []
