@@ -187,7 +187,7 @@ def _is_outage(error: Exception) -> bool:
 def _refused(uri: str, error: Exception) -> StorageError | None:
     """Return the refusal that will be the same next time; None for any other error."""
     if isinstance(error, PermissionError) or type(error).__name__ == "NoCredentialsError":
-        fix = "give the key of a user who may write there (AWS_ACCESS_KEY_ID and its like)"
+        fix = "give the key of a user who may read and write there (AWS_ACCESS_KEY_ID and its like)"
         return StorageError(uri, f"the store refuses this user ({named(error)})", fix)
     if isinstance(error, FileNotFoundError):
         return StorageError(uri, f"there is no such bucket ({named(error)})", "make it")
