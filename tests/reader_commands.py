@@ -52,7 +52,7 @@ SMALL = {
 }
 """Beginning of a command, the first that fits -> options that make it small."""
 
-JUDGED = {r".*\bintersent\b": "operations", r".*invertible": "similarity", r".*": "nli"}
+JUDGED = {r".*intersent": "operations", r".*invertible": "similarity", r".*": "nli"}
 """Beginning of a job without corpora, the first that fits -> the built-in one that judges it."""
 
 
