@@ -131,6 +131,12 @@ def unused_gpus(plan: Mapping[str, Any]) -> str:
     return f"{count:g} up, none used: give --gpus-per-worker 1 to train on them" if count else ""
 
 
+def population(plan: Mapping[str, Any]) -> str:
+    """Return ``population of 4`` where a plan is of one; empty for a search."""
+    said = str(plan.get("scheduler", ""))
+    return said if said.startswith("population") else ""
+
+
 def cost(spent: Spent) -> str:
     """Return ``8 trials, 120,000 examples, 1:02:03 of wall time, 3.5 GPU hours``."""
     wall = clock(3600 * spent.hours)

@@ -167,7 +167,7 @@ def test_stop_waits_until_the_driver_has_left(tmp_path: Path):
     assert seen == ["stop now"]
     assert "to stop toy at once" in said
     assert "toy is stopped (by request); trials that have ended: 4" in said
-    assert "sentune study resume toy" in said
+    assert f"sentune study resume toy --storage {tmp_path}" in said
     assert "no driver runs toy: it is stopped" in run(tmp_path, "stop", "toy")
 
 

@@ -105,7 +105,7 @@ STUDIES = 16 if SOAK else 6
 
 
 @pytest.mark.timeout(1500)
-def test_sixteen_studies_at_once_on_a_server_that_is_killed_among_them(
+def test_studies_at_once_on_a_server_that_is_killed_among_them(
     tmp_path: Path, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     port = free_port()

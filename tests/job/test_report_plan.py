@@ -21,6 +21,14 @@ def printed(plan: dict[str, Any], width: int) -> str:
     return text.getvalue()
 
 
+def test_trials_of_a_population_are_segments_which_no_sampler_draws() -> None:
+    wanted = config(population=4, generations=3, finalists=0)
+    plan = make_plan(wanted, SPACE, Capacity.fixed(Node(cpus=4)))
+    shown = printed(plan.to_dict(), 120)
+    assert "segments of its members" in shown
+    assert "drawn by" not in shown
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_what_is_asked_for_and_what_it_costs(width: int) -> None:
     wanted = config(trials=9, workers=2, gpus_per_worker=0.5, data_cpus=1, finalists=1, seeds=3)

@@ -161,12 +161,19 @@ def test_words_are_found_as_in_the_table(table: WordTable, tmp_path: Path) -> No
         tokenizer.check_pooling("cls")
 
 
+class Brought(Infersent):
+    """A method of a user's own on word vectors."""
+
+    name: ClassVar[str] = f"{__name__}:Brought"
+
+
+@pytest.mark.parametrize("kind", [Infersent, Brought])
 def test_a_saved_infersent_embeds_as_before_and_has_no_classifier(
-    table: WordTable, tmp_path: Path
+    kind: type[Infersent], table: WordTable, tmp_path: Path
 ) -> None:
     words = tmp_path / "words"
     save_whole(table, words)
-    method = Infersent(load(str(words)), InfersentSettings(hidden_size=3)).eval()
+    method = kind(load(str(words)), InfersentSettings(hidden_size=3)).eval()
     training = TrainingSettings(max_length=8)
     save_model(method, str(words), tmp_path / "model", training=training, readouts={}, card={})
     embedder = Embedder.load(tmp_path / "model", "cpu")
@@ -176,24 +183,6 @@ def test_a_saved_infersent_embeds_as_before_and_has_no_classifier(
     torch.testing.assert_close(found, method.embed(ids, mask).detach())
     assert not [name for name in embedder.method.state_dict() if "classifier" in name]
     assert embedder.embed(["quux"], show_progress=False).shape == (1, 6)
-
-
-class Brought(Infersent):
-    """A method of a user's own on word vectors."""
-
-    name: ClassVar[str] = f"{__name__}:Brought"
-
-
-def test_a_saved_method_of_ones_own_on_word_vectors_loads(table: WordTable, tmp_path: Path) -> None:
-    words = tmp_path / "words"
-    save_whole(table, words)
-    method = Brought(load(str(words)), InfersentSettings(hidden_size=3)).eval()
-    training = TrainingSettings(max_length=8)
-    save_model(method, str(words), tmp_path / "model", training=training, readouts={}, card={})
-    embedder = Embedder.load(tmp_path / "model", "cpu")
-    ids, mask = torch.tensor([[2, 0, 1]]), torch.ones(1, 3, dtype=torch.long)
-    found = embedder.embed(["the dog runs"], show_progress=False)
-    torch.testing.assert_close(found, method.embed(ids, mask).detach())
 
 
 def test_a_saved_sbert_is_a_plain_encoder(tmp_path: Path) -> None:

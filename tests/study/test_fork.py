@@ -157,7 +157,7 @@ def test_the_old_study_is_read_where_it_is_kept(tmp_path: Path):
     assert {t.user_attrs[WARM_FROM] for t in study.get_trials()} == {"old"}
     assert [t.user_attrs[WARM_NUMBER] for t in study.get_trials()] == [0, 1, 2]
     nothing = StudyPlace(name="new", folder=str(tmp_path), url="")
-    with pytest.raises(InvalidValue, match=r"--fork.*no trials yet"):
+    with pytest.raises(InvalidValue, match=r"--fork or --warm-start.*no trials yet"):
         fork_from(nothing, study, now, SPACE)
 
 

@@ -66,6 +66,11 @@ def test_a_plan_says_how_many_gpus_no_trial_is_given():
     assert make_plan(config(trials=9), SPACE, LAPTOP).gpus_unused == 0
 
 
+def test_what_to_give_where_no_machine_has_a_gpu() -> None:
+    with pytest.raises(PlanError, match=r"--gpus-per-worker.*has 0 GPUs; leave it out"):
+        make_plan(config(trials=9, gpus_per_worker=1), SPACE, LAPTOP)
+
+
 def test_several_objectives_and_no_scheduler_stop_nothing():
     for changes in ({"scheduler": "none"}, {"objectives": (Objective("train/seconds", "min"),)}):
         plan = make_plan(config(trials=5, finalists=0, **changes), SPACE, LAPTOP)

@@ -207,6 +207,11 @@ def test_a_study_or_storage_that_there_is_not(tmp_path: Path):
     assert is_database("postgres://host/studies")
 
 
+def test_trials_that_a_population_plans_are_its_segments(tmp_path: Path):
+    make_study(tmp_path, told={"options": {"trials": 8, "population": 4, "generations": 5}})
+    assert view(tmp_path).snapshot().planned == 20
+
+
 def test_a_database_alone_does_not_tell_how_a_study_ended(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'shared.db'}"
     make_study(tmp_path, url=url, summary={"state": "complete"})

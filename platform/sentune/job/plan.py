@@ -15,7 +15,7 @@ from rich.text import Text
 
 from sentune.credentials import without_credentials
 from sentune.errors import DamagedFile, PlanError, TrialFailed
-from sentune.formatting import counted, hours, unused_gpus
+from sentune.formatting import counted, hours, population, unused_gpus
 from sentune.job.families.base import JobFamily
 from sentune.job.history import take_history
 from sentune.job.options import StudyOptions
@@ -97,8 +97,7 @@ def plan_table(plan: Mapping[str, Any]) -> Table:
 
 def _asked(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "study", plan["study"]
-    population = plan["scheduler"].startswith("population")
-    drawn = "segments of its members" if population else f"drawn by {plan['sampler']}"
+    drawn = "segments of its members" if population(plan) else f"drawn by {plan['sampler']}"
     yield "trials", f"{plan['trials']:,}, {drawn}"
     judged = counted(plan["validations_full"], "validation")
     yield "full trial", f"{plan['max_examples']:,} examples, {judged}"

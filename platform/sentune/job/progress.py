@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from sentune.beats import Beat, repeated
-from sentune.formatting import MARKS, clock, counted, measured, short, unused_gpus
+from sentune.formatting import MARKS, clock, counted, measured, population, short, unused_gpus
 from sentune.job.notebook import NotebookCell
 from sentune.job.time_left import TimeLeft
 from sentune.job.trial_bars import bars_table, called, line_of
@@ -71,8 +71,8 @@ class Display:
         budget, rungs = f"{plan['max_examples']:,} examples", plan["rungs"]
         listed = ", ".join(f"{rung:,}" for rung in rungs)
         each = f"up to {budget}, rungs at {listed}" if rungs else f"{budget} each"
-        if str(plan.get("scheduler", "")).startswith("population"):
-            each = f"a {plan['scheduler']}, {budget} a member"
+        if members := population(plan):
+            each = f"a {members}, {budget} a member"
         self._line(f"Study {summary.study}: {counted(plan['trials'], 'trial')} of {each}")
         if plan.get("note"):
             self._line(f"first: {plan['note']}")

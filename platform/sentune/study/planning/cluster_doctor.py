@@ -35,7 +35,9 @@ from sentune.formatting import counted
 from sentune.io.atomic import read_document, write_document
 from sentune.io.object_store import StorageError, absolute, files_at
 from sentune.study.planning.checks import check_database, check_writable, http_answer
-from sentune.study.planning.connect import ANSWER_SECONDS, START_FIX, join, silent_head, token
+from sentune.study.planning.connect import ANSWER_SECONDS, join, silent_head, token
+
+START_FIX = "start it (ray up cluster.yaml), or name its head with --address HOST:6379"
 
 PATIENCE = 120.0
 """Seconds for the answers of all nodes; a worker's first start ships the packages."""

@@ -32,8 +32,6 @@ OWN_CLUSTER = {
 would have the job's runtime environment. No metrics ports, which answer without a token: the
 exporter's, the dashboard's and the autoscaler's. Nothing else shuts the latter two in Ray 2.60."""
 
-START_FIX = "start it (ray up cluster.yaml), or name its head with --address HOST:6379"
-
 
 @contextmanager
 def connected() -> Iterator[None]:
