@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -298,6 +299,18 @@ def test_export_writes_the_same_rows_in_every_format(tmp_path: Path):
     assert from_json[2][f"metrics.{OBJECTIVE}"] == pytest.approx(0.99)
     assert json.loads(from_json[1]["curve"]) == {"100": {OBJECTIVE: 0.4, "toy/loss": 0.6}}
     assert sorted(path.name for path in tmp_path.glob(".*")) == []
+
+
+def test_gc_names_what_a_killed_driver_left_before_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    scratch = tmp_path / "sentune-tune-999999999-a"
+    scratch.mkdir()
+    make_study(tmp_path, told=told())
+    for options, stays in ((["--dry-run"], True), ([], False)):
+        assert f"{scratch}: scratch of a driver" in run(tmp_path, "gc", "toy", *options)
+        assert scratch.exists() is stays
 
 
 def test_gc_says_what_went_and_leaves_a_driven_study_alone(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -52,7 +53,7 @@ class Scene:
             finals=tuple(self.finals.values()),
         )
 
-    def begin(self, **plan: int) -> None:
+    def begin(self, **plan: Any) -> None:
         shown = {**PLAN, **plan}
         milestones = (*shown["rungs"], shown["max_examples"])
         ahead = PlannedWork(
@@ -192,6 +193,12 @@ def test_what_an_earlier_start_did_is_one_line(log) -> None:
     scene.store(trial(1, TrialState.COMPLETE, 0.8, 900), curve)
     assert "trial 1 at 900 examples: direction/accuracy 80.0 %" in text.getvalue()
     assert "trial 1 at 300 examples" not in text.getvalue()
+
+
+def test_the_line_of_a_population_says_its_members(log) -> None:
+    scene, text = log
+    scene.begin(scheduler="population of 4", rungs=[])
+    assert "4 trials of a population of 4, 900 examples a member" in text.getvalue()
 
 
 def test_a_trial_of_another_study_is_none_of_those_planned(log) -> None:

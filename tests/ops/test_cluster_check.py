@@ -34,6 +34,7 @@ from sentune.study.planning.cluster_doctor import (
     storage_trouble,
     tracking_trouble,
 )
+from tests.servers import free_port
 
 GOOD = NodeAnswer(
     node="10.0.0.2",
@@ -239,6 +240,17 @@ def test_addresses(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         address_of("ray://10.0.0.1:10001")
     with pytest.raises(InvalidValue, match="HOST:PORT"):
         joined("somewhere")
+
+
+def test_a_job_is_told_what_to_do_about_an_address_and_not_of_an_option_it_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connect, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free_port()}")
+    refused = pytest.raises(InvalidValue, match=r"RAY_ADDRESS.*or unset it")
+    with refused as told, connect.connected():
+        pass
+    assert "--address" not in str(told.value)
 
 
 @pytest.mark.parametrize("kind", ["{}", "http://{}"])

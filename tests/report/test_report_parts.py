@@ -31,7 +31,7 @@ from sentune.report.drawing import (
 from sentune.report.figures import history
 from sentune.report.provenance import costs, lineage
 from sentune.report.study_page import build
-from sentune.report.trial_sections import notes
+from sentune.report.trial_sections import notes, rungs
 from sentune.report.trial_sections import trials as trials_section
 from sentune.report.view import View, view
 from sentune.tracking.run_content import run_content
@@ -95,6 +95,14 @@ def test_the_savings_of_the_rungs() -> None:
     assert "stopped 1 trial and saved 8,000 of 21,000 examples" in said
     assert "(38.1 %)" in said
     assert clock(8000 * 20 / 1000) in said
+
+
+@pytest.mark.parametrize(("scheduler", "said"), [("asha", True), ("median", False)])
+def test_the_median_rule_lets_no_share_go_on(scheduler: str, said: bool) -> None:
+    summary = finished()
+    summary.plan["scheduler"] = scheduler
+    (text, *_) = (block for block in rungs(View(summary=summary)) if isinstance(block, Text))
+    assert ("one in 3 goes on" in text.text) is said
 
 
 def test_trials_of_another_study_are_neither_counted_nor_saved() -> None:

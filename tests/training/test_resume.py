@@ -338,7 +338,9 @@ class TestStartingFromAnotherRun:
         donor = self.other(make_trial, tmp_path)
         (tmp_path / "other/examples_000000192/weights.safetensors").write_bytes(b"half")
         spec = make_trial(start_from=donor.directory, start_at=192)
-        with pytest.raises(InvalidValue, match=r"start_from.*at 192.*was damaged \(weights"):
+        with pytest.raises(
+            InvalidValue, match=r"start_from.*at 192.*was damaged \(weights.*none is left"
+        ):
             followed(spec)
 
     def test_another_architecture_is_refused(
