@@ -28,6 +28,7 @@ import yaml
 from ray.autoscaler.v2.sdk import get_cluster_status
 
 from tests.autoscaling.watching import HEAD, HEAD_ID
+from tests.forked import Program
 from tests.ray_nodes import end, marked
 from tests.third_party_internals import FAKE_NODES
 
@@ -57,11 +58,18 @@ class Growing:
     folder: Path
     idle_seconds: float
 
-    def start(self, *command: str) -> subprocess.Popen[str]:
-        """Starts a driver on it."""
+    def start(self, *words: str) -> Program:
+        """Starts a program as a driver on it."""
+        _, log = tempfile.mkstemp(prefix="driver-", dir=self.folder)
+        return Program(words, cwd=ROOT, env=self.env, log=Path(log))
+
+    def submit(self, *words: str) -> subprocess.Popen[str]:
+        """Starts ``ray job submit``, which follows the program until its end."""
+        ray = str(Path(sys.executable).parent / "ray")
+        submit = [ray, "job", "submit", "--address", self.dashboard, "--", sys.executable]
         return subprocess.Popen(
-            command, cwd=ROOT, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True,
+            [*submit, *words], cwd=ROOT, env=self.env, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
     def kill_node(self, node: str) -> None:

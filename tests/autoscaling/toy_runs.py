@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,12 +15,6 @@ from tests.autoscaling.toy_study import NAME
 SCRIPT = Path(__file__).with_name("toy_study.py")
 PATIENCE = 240.0
 """Seconds for anything at all, on two cores that others use too."""
-
-
-def submit_to(cluster: Growing) -> list[str]:
-    """What comes before a command that is submitted as a job."""
-    ray = str(Path(sys.executable).parent / "ray")
-    return [ray, "job", "submit", "--address", cluster.dashboard, "--"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +49,9 @@ class ToyRun:
         self.folder.mkdir(parents=True, exist_ok=True)
         for name, milestone in hold.items():
             self.hold(name, milestone)
-        submit = submit_to(cluster) if by_job else []
-        command = [*submit, sys.executable, str(SCRIPT), str(folder), json.dumps(options)]
+        words = [str(SCRIPT), str(folder), json.dumps(options)]
         self.submitted = time.time()
-        self.driver: subprocess.Popen[str] = cluster.start(*command)
+        self.driver = cluster.submit(*words) if by_job else cluster.start(*words)
 
     def hold(self, trial: str, milestone: int) -> None:
         """Lets a trial, or ``all``, go no further than to this milestone."""

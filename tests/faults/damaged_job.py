@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build"
 
 JOB = [
-    sys.executable, "jobs/tune_simcse.py", "--study", "s", "--concurrent", "1", "--seeds", "1",
+    "jobs/tune_simcse.py", "--study", "s", "--concurrent", "1", "--seeds", "1",
     "--scheduler", "none", "--corpus", "builtin:nli?size=3000",
     "--dev", "builtin:nli?split=dev&size=60", "--test", "builtin:nli?split=test&size=60",
     "--set", "batch_size=16", "--failed-share", "1",

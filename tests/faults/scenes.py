@@ -14,7 +14,6 @@ import ray
 import torch
 from ray.cluster_utils import Cluster
 from torch import distributed
-from torch.multiprocessing.spawn import spawn
 
 from sentune.code import runtime_env
 from sentune.corpora import Kind, read
@@ -30,6 +29,7 @@ from sentune.study.study import Study, StudyConfig
 from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.trial import Program, Progress, TrialSpec
+from tests.forked import run_group
 
 BATCH, EVERY = 16, 32
 """Examples of a step, and between two checkpoints."""
@@ -194,7 +194,7 @@ def undisturbed(
         torch.set_num_threads(1)
         reports = run_trial(train, spec, Group.single("cpu", shards))
         return exact({report.examples: report.metrics for report in reports})
-    spawn(_worker, (spec, str(folder), workers, shards), nprocs=workers)
+    run_group(_worker, (spec, str(folder), workers, shards), workers)
     return exact(torch.load(folder / "curve.pt", weights_only=True))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,17 +24,18 @@ from sentune.io.atomic import read_document
 from sentune.io.object_store import files_at
 from sentune.study.store.driver_lock import backend_of
 from sentune.summary import read_summary
+from tests import forked
 from tests.faults.conftest import Place, environment_of
 
 ROOT = Path(__file__).parents[2]
 CORPUS, DEV = "builtin:nli?size=3000", "builtin:nli?split=dev&size=200"
 JOB = [
-    sys.executable, "jobs/tune_simcse.py", "--study", "s", "--trials", "2",
+    "jobs/tune_simcse.py", "--study", "s", "--trials", "2",
     "--max-examples", "6000", "--finalists", "1", "--seeds", "1", "--concurrent", "1",
     "--scheduler", "none", "--set", "batch_size=32", "--validate-every", "1000",
     "--test", "builtin:nli?split=test&size=60",
 ]  # fmt: skip
-SENTUNE = [sys.executable, "-m", "sentune", "study"]
+SENTUNE = ["-m", "sentune", "study"]
 MILESTONE = re.compile(r"trial \d at [\d,]+ examples")
 PATIENCE = 400
 """Seconds that anything here may take; nothing is judged by them."""
@@ -48,10 +48,7 @@ class Started:
         self.log = log
         paths = {"PYTHONPATH": str(ROOT / "platform"), "OMP_NUM_THREADS": "1"}
         environment = environment_of(place, **paths)
-        with log.open("w") as out:
-            self.process = subprocess.Popen(
-                command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, env=environment
-            )
+        self.process = forked.Program(command, cwd=ROOT, env=environment, log=log)
 
     def until(self, said: Callable[[str], object]) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -67,10 +64,7 @@ class Started:
 
 def run(command: list[str], place: Place) -> subprocess.CompletedProcess[str]:
     environment = environment_of(place, PYTHONPATH=str(ROOT / "platform"))
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, env=environment,
-        check=False,
-    )  # fmt: skip
+    return forked.run(command, cwd=ROOT, env=environment, timeout=PATIENCE)
 
 
 def corpora_in(place: Place) -> list[str]:
@@ -136,7 +130,7 @@ def test_a_job_is_stopped_interrupted_and_resumed_and_ends_with_a_model(
     assert "# s (complete)" in (read_document(f"{place.storage}/s", "report.md") or "")
     check_model(place, summary)
     check_runs(place)
-    verified = run([sys.executable, "-m", "sentune", "verify", "s", *where], place)
+    verified = run(["-m", "sentune", "verify", "s", *where], place)
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 

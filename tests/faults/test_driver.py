@@ -11,7 +11,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from optuna.trial import TrialState
 from sentune.study.store.storage import open_storage
 from sentune.study.store.trial_codec import BEGUN_AT, PARENT
 from sentune.summary import read_summary
+from tests import forked
 from tests.faults.conftest import Place, environment_of, new_place
 from tests.soak import SOAK
 
@@ -59,10 +59,8 @@ def drive(
         "storage": place.storage, "optuna": place.optuna, "tracking": place.tracking,
         "scratch": str(place.scratch),
     }  # fmt: skip
-    command = [sys.executable, str(SCRIPT), cluster, json.dumps(where), str(concurrent), *killed]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=400, env=environment, check=False
-    )
+    words = [str(SCRIPT), cluster, json.dumps(where), str(concurrent), *killed]
+    return forked.run(words, cwd=ROOT, env=environment, timeout=400)
 
 
 def killed_and_finished(cluster: str, place: Place, concurrent: int, kills: int) -> int:

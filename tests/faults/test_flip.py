@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from sentune.summary import read_summary
+from tests import forked
 from tests.faults.damaged_job import JOB, MILESTONE, PATIENCE, ROOT, without_clock, write_table
 from tests.soak import SOAK
 from tests.tampering import flip
@@ -60,10 +61,7 @@ def test_one_bit_of_every_file_of_a_study_is_flipped_in_turn(
     ]  # fmt: skip
 
     def run(trials: int) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, str(trials)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE,
-            env=environment, check=False,
-        )  # fmt: skip
+        return forked.run([*command, str(trials)], cwd=ROOT, env=environment, timeout=PATIENCE)
 
     first = run(1)
     assert first.returncode == 0, first.stderr

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.faults.damaged_job import (
     JOB,
     MILESTONE,
@@ -40,7 +42,7 @@ class Started:
     """A job in a process of its own, whose log is read line by line.
 
     Attributes:
-        command: of the job.
+        command: of the job, without the interpreter.
         log: file of all that it says, over all starts.
         environment: of its process.
     """
@@ -53,8 +55,9 @@ class Started:
 
     def start(self) -> None:
         with self.log.open("ab") as out:
+            command = [sys.executable, *self.command]
             self.process = subprocess.Popen(
-                self.command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, env=self.environment
+                command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, env=self.environment
             )
 
     @property
@@ -177,10 +180,8 @@ class Frozen:
 
     def second_start(self, pid: int) -> str:
         """Start the same command while the driver is stopped; return what it says."""
-        refused = subprocess.run(
-            self.job.command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE,
-            env=self.job.environment, check=False,
-        )  # fmt: skip
+        environment = self.job.environment
+        refused = forked.run(self.job.command, cwd=ROOT, env=environment, timeout=PATIENCE)
         assert refused.returncode == 2, refused.stderr
         assert "Traceback" not in refused.stderr
         (line,) = [line for line in refused.stderr.splitlines() if f"pid {pid}" in line]

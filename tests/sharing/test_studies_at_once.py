@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from optuna.trial import TrialState
 
 from sentune.study.store.storage import open_storage
 from tests.backends import BUCKET
+from tests.forked import Program
 from tests.servers import closing_connection
 from tests.sharing.conftest import Team
 from tests.sharing.driven import OBJECTIVE, TRIALS
@@ -70,19 +69,19 @@ def past(team: Team, cluster: str, tmp_path_factory: pytest.TempPathFactory) -> 
         "OMP_NUM_THREADS": "1",
     }
 
-    def start(name: str) -> subprocess.Popen[str]:
+    def start(name: str) -> Program:
         priority = "2" if name == FAVOURED else "1"
         most = "1" if name == MODEST else "0"
-        return subprocess.Popen(
-            [sys.executable, str(SCRIPT), cluster, str(folder), f"s3://{BUCKET}/eight", trials,
-             team.uri, name, priority, most],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
-        )  # fmt: skip
+        words = [
+            str(SCRIPT), cluster, str(folder), f"s3://{BUCKET}/eight", trials, team.uri, name,
+            priority, most,
+        ]  # fmt: skip
+        return Program(words, cwd=folder, env=environment, log=folder / f"{name}.driver")
 
     drivers = {name: start(name) for name in STUDIES}
     try:
         while not all((folder / f"{name}.ready").exists() for name in STUDIES):
-            ended = {n: d.communicate()[0] for n, d in drivers.items() if d.poll() is not None}
+            ended = {n: d.communicate() for n, d in drivers.items() if d.poll() is not None}
             assert not ended
             time.sleep(0.2)
         (folder / "go").touch()

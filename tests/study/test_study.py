@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from sentune.study.store.study_view import StudyView
 from sentune.study.study import Study, StudyConfig, StudyOutcome
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
+from tests import forked
 from tests.toy_trials import cluster_of_two_cpus, toy_spec
 
 ray.cloudpickle.register_pickle_by_value(toys)
@@ -299,12 +301,8 @@ def test_a_driver_killed_with_9_leaves_a_study_that_goes_on(tmp_path: Path):
     (tmp_path / "study").mkdir()
 
     def drive(kill_at: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, str(script), str(tmp_path / "study"), kill_at],
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        words = [str(script), str(tmp_path / "study"), kill_at]
+        return forked.run(words, cwd=tmp_path, env=os.environ, timeout=300)
 
     for kill_at in ("6", "finals"):
         assert drive(kill_at).returncode == -signal.SIGKILL

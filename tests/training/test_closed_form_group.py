@@ -11,7 +11,6 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 from torch import distributed as dist
-from torch import multiprocessing
 
 from sentune.corpora.batches import Held
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
@@ -21,6 +20,7 @@ from sentune.training.closed_form import fit_and_sweep
 from sentune.training.closed_form_model import FIT_FILE, VECTORS
 from sentune.training.group import Group
 from sentune.training.trial import TrialSpec
+from tests.forked import run_group
 from tests.rounding import rounding
 from tests.training.checkpoint_scenes import progress
 
@@ -107,7 +107,7 @@ def several(
 ) -> tuple[Path, list[dict[str, Any]]]:
     """Folder of the fits, and what each of the workers found."""
     folder = tmp_path_factory.mktemp("group")
-    multiprocessing.spawn(work, (request.param, str(folder)), nprocs=request.param)
+    run_group(work, (request.param, str(folder)), request.param)
     ranks = range(request.param)
     return folder, [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in ranks]
 

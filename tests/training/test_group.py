@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 from torch import distributed as dist
-from torch import multiprocessing
 
 from sentune.training.group import Group
+from tests.forked import run_group
 
 
 def join(rank: int, world_size: int, folder: str) -> Group:
@@ -45,7 +45,7 @@ def talk(rank: int, world_size: int, folder: str) -> None:
 @pytest.fixture(scope="module", params=[2, 3])
 def conversation(request, tmp_path_factory) -> list[dict]:
     folder = tmp_path_factory.mktemp("group")
-    multiprocessing.spawn(talk, (request.param, str(folder)), nprocs=request.param)
+    run_group(talk, (request.param, str(folder)), request.param)
     names = [folder / f"{rank}.pt" for rank in range(request.param)]
     with torch.serialization.safe_globals([slice]):
         return [torch.load(name, weights_only=True) for name in names]

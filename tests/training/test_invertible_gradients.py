@@ -10,13 +10,13 @@ import pytest
 import torch
 from scipy.stats import chisquare
 from torch import distributed as dist
-from torch import multiprocessing
 
 from sentune.errors import InvalidValue
 from sentune.training.group import Group
 from sentune.training.recipes.invertible import InvertibleBackward, Negatives
 from sentune.training.settings import Schedule, TrainingSettings, learning_rate_factor
 from sentune.training.step import Stepper, make_optimizer
+from tests.forked import run_group
 from tests.methods.invertible_scenes import model, sentences
 
 CPU = torch.device("cpu")
@@ -60,7 +60,7 @@ def work(rank: int, folder: str) -> None:
 
 
 def test_the_gradient_of_a_group_is_that_of_one_worker(tmp_path: Path) -> None:
-    multiprocessing.spawn(work, (str(tmp_path),), nprocs=4)
+    run_group(work, (str(tmp_path),), 4)
     expected = [gradient(*case, Group.single("cpu")) for case in CASES]
     files = sorted(tmp_path.glob("*.pt"))
     assert len(files) == 4 + 2

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from torch import distributed
-from torch.multiprocessing.spawn import spawn
 
 from sentune import beats
 from sentune.corpora import Corpus, Kind, read
@@ -26,6 +25,7 @@ from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.recipes.sentences import SentenceBackward
 from sentune.training.trial import Progress, TrialSpec
+from tests.forked import run_group
 
 MakeTrial = Callable[..., TrialSpec]
 METHODS = ["simcse", "gauss", "gumbel"]
@@ -217,7 +217,7 @@ def test_two_workers_train_as_one(make_trial: MakeTrial, tmp_path: Path) -> None
     settings = {"precision": "float64", "batch_size": 15, "micro_batch": 4}
     spec = make_trial(settings=settings, max_examples=60, milestones=(30, 60))
     spec = replace(spec, encoder=_without_dropout(spec.encoder), directory="")
-    spawn(_worker, (spec, str(tmp_path)), nprocs=2)
+    run_group(_worker, (spec, str(tmp_path)), 2)
     alone = run(spec)
     for rank in range(2):
         found = torch.load(tmp_path / f"rank-{rank}.pt", weights_only=True)

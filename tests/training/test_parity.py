@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 from torch import distributed as dist
-from torch import multiprocessing, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sentune.geometry import Boxes, Gaussians, Points, TermWeights, contrastive_loss
 from sentune.training.gradients import cached_backward
 from sentune.training.group import Group
+from tests.forked import run_group
 from tests.rounding import rounding
 
 GUMBEL = TermWeights(reverse=1.0, reverse_contradiction=2.0, reverse_orientation="hypotheses")
@@ -128,7 +129,7 @@ def dropout_parity(group: Group) -> torch.Tensor:
 def workers(request, tmp_path_factory) -> list[list[torch.Tensor]]:
     """One run of real processes per world size does all cases."""
     folder = tmp_path_factory.mktemp("parity")
-    multiprocessing.spawn(work, (request.param, str(folder)), nprocs=request.param)
+    run_group(work, (request.param, str(folder)), request.param)
     names = [folder / f"{rank}.pt" for rank in range(request.param)]
     return [torch.load(name, weights_only=True) for name in names]
 

@@ -15,7 +15,6 @@ import ray
 import torch
 from safetensors.torch import load_file
 from torch import distributed as dist
-from torch import multiprocessing
 
 from sentune.corpora import Corpus, stream
 from sentune.corpora.batches import Batch, BatchSource, Held, SharedSource
@@ -27,6 +26,7 @@ from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.trial import TrialSpec
+from tests.forked import run_group
 from tests.soak import SOAK
 
 pytestmark = pytest.mark.cluster
@@ -145,7 +145,7 @@ def test_a_group_reads_each_row_once_and_trains_as_one_worker_does(
     run(whole, Group.single("cpu", DROPOUT_SHARDS))
     run(scene.spec, Group.single("cpu", DROPOUT_SHARDS), stop_after=1)
 
-    multiprocessing.spawn(work, (workers, scene), nprocs=workers)
+    run_group(work, (workers, scene), workers)
 
     expected: dict[Any, Any] = {start: taken(shared, start, 4) for start in STARTS}
     expected["mixed"] = taken(Mixture([shared, shared], [1.0, 3.0]), 0, 12)

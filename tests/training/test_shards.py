@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import distributed as dist
-from torch import multiprocessing
 
 from sentune.corpora import Kind, read
 from sentune.corpora.batches import SharedSource
@@ -22,6 +21,7 @@ from sentune.training.group import Group
 from sentune.training.recipes import build, recipe_of, sentences
 from sentune.training.settings import split
 from sentune.training.step import Stepper, make_optimizer
+from tests.forked import run_group
 from tests.rounding import rounding
 
 SHARDS = 4
@@ -84,7 +84,7 @@ def work(rank: int, workers: int, folder: str) -> None:
 
 @pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_a_step_is_the_same_on_any_number_of_workers(workers: int, tmp_path: Path) -> None:
-    multiprocessing.spawn(work, (workers, str(tmp_path)), nprocs=workers)
+    run_group(work, (workers, str(tmp_path)), workers)
     for place, case in enumerate(CASES):
         expected = gradient(str(tmp_path / "own"), *case, Group.single("cpu", SHARDS))
         other = gradient(str(tmp_path / "own"), *case, Group.single("cpu"))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, multiprocessing
+from torch import Tensor
 from torch import distributed as dist
 
 from sentune.corpora import Corpus, Kind, read
@@ -29,6 +29,7 @@ from sentune.training.group import Group
 from sentune.training.recipes import build, recipe_of
 from sentune.training.settings import split
 from sentune.training.trial import TrialSpec
+from tests.forked import run_group
 from tests.training.runs import run, untimed
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -99,7 +100,7 @@ def work(rank: int, meeting: str, folders: dict[str, str]) -> None:
 def test_gradients_of_two_workers_and_of_micro_batches_are_those_pair_by_pair(
     folders: dict[str, str], tmp_path: Path
 ) -> None:
-    multiprocessing.spawn(work, (str(tmp_path), folders), nprocs=2)
+    run_group(work, (str(tmp_path), folders), 2)
     found = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
     alone = [gradient(folders, case, Group.single("cpu")) for case in CASES]
     for at, (name, rows, _) in enumerate(CASES):

@@ -1,0 +1,107 @@
+"""Starts processes that have torch, Ray and sentune in memory, which saves each 4 CPU seconds.
+
+They are forked from Python's fork server, which imports all of it once for each process of pytest.
+A process that is found by its command line or environment, or whose environment Ray reads when it
+is imported, is started with ``subprocess``.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch.multiprocessing.spawn import start_processes
+
+_FORKSERVER = multiprocessing.get_context("forkserver")
+_FORKSERVER.set_forkserver_preload([
+    "sentune.cli", "sentune.job.families", "sentune.job.run", "sentune.launchers.run_trial",
+    "sentune.study.study", "sentune.tracking.tracker", "sentune.training.loop", "mlflow", "optuna",
+    "ray.train", "ray.tune", "transformers",
+])  # fmt: skip
+
+
+def run_group(work: Callable[..., None], arguments: tuple[Any, ...], workers: int) -> None:
+    """Runs ``work(rank, *arguments)`` in as many processes, to the end of all."""
+    start_processes(work, arguments, nprocs=workers, start_method="forkserver")
+
+
+class Program:
+    """A Python program in a process of its own, with the methods of ``subprocess.Popen``.
+
+    Args:
+        words: ``FILE ARGUMENTS`` or ``-m MODULE ARGUMENTS``.
+        env: of the process.
+        cwd: its folder.
+        log: gets stdout and stderr; None: they are apart.
+    """
+
+    def __init__(
+        self, words: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path | None = None
+    ) -> None:
+        self.words = words
+        apart = Path(tempfile.mkdtemp(prefix="forked-"))
+        self._files = (log,) if log else (apart / "out", apart / "err")
+        for file in self._files:
+            file.write_text("")
+        given = (list(words), dict(env), cwd, self._files[0], self._files[-1])
+        self._process = _FORKSERVER.Process(target=_execute, args=given, daemon=True)
+        self._process.start()
+        self.pid = self._process.pid or 0
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired(list(self.words), timeout or 0)
+        return self._process.exitcode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        self.wait(timeout)
+        out, *err = (file.read_text() for file in self._files)
+        return out, "".join(err)
+
+    def send_signal(self, number: int) -> None:
+        if self._process.is_alive():
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def run(
+    words: Sequence[str], *, env: Mapping[str, str], cwd: Path, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end."""
+    program = Program(words, env=env, cwd=cwd)
+    out, err = program.communicate(timeout)
+    return subprocess.CompletedProcess(list(words), program.wait(), out, err)
+
+
+def _execute(words: list[str], env: dict[str, str], cwd: Path, out: Path, err: Path) -> None:
+    """Does what the interpreter does with a command."""
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    for number, file in ((1, out), (2, err)):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    if words[0] == "-m":
+        sys.argv = words[1:]
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = words
+        sys.path.insert(0, str(Path(cwd, words[0]).parent))
+        runpy.run_path(words[0], run_name="__main__")
