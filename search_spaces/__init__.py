@@ -41,11 +41,16 @@ def find_job(method: str, space: SearchSpace | None = None) -> JobDefinition:
             else batch size and learning rate.
 
     Raises:
-        InvalidValue: there is no such method, or the class is none.
+        InvalidValue: there is no such method, the class is none, or the space is of another method.
     """
     known = definitions()
     if job := known.get(method):
-        return replace(job, space=space) if space is not None else job
+        if space is None:
+            return job
+        if space.method not in ("", method):
+            fix = f"it is tuned by {method}; give tune the space's method, or one without a method"
+            raise InvalidValue("space.method", space.method, fix)
+        return replace(job, space=replace(space, method=method))
     if ":" not in method and method not in installed("methods"):
         raise InvalidValue("METHOD", method, f"choose one of {', '.join(known)}")
     from sentune import methods  # it imports torch

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,14 @@ def test_every_method_has_a_job_of_its_name() -> None:
         "-".join(path.stem.split("_")[1:]) for path in (ROOT / "jobs").glob("tune_*")
     }
     assert all(job.space.method == job.defaults.study == name for name, job in found.items())
+
+
+def test_a_space_is_of_the_method_that_is_tuned() -> None:
+    own = find_job("gauss").space
+    for space in (own, replace(own, method="")):
+        assert find_job("gauss", space).space == own
+    with pytest.raises(InvalidValue, match=r"space.method: 'gauss'.*gumbel"):
+        find_job("gumbel", own)
 
 
 def test_a_study_is_loaded_as_tables_and_figures(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -81,6 +83,53 @@ def test_what_is_no_method_is_refused() -> None:
             refuse("user_0a:Class")
     with pytest.raises(InvalidValue, match="top of a module"):
         user_code.address_of(Nothing)
+
+
+class Notebook(ModuleType):
+    """``__main__`` of a notebook whose cells are files named by their content, as ipykernel's."""
+
+    def run(self, text: str) -> str:
+        """Run a cell; return what the class ``Cell`` would be written as."""
+        file = f"/tmp/ipykernel_1/{hash(text)}.py"
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        self.In = [*vars(self).get("In", []), text]
+        exec(compile(text, file, "exec", dont_inherit=True), vars(self))
+        address = user_code.address_of(self.Cell)
+        return (user_code._folder() / f"{address.partition(':')[0]}.py").read_text()
+
+
+@pytest.fixture
+def notebook(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Notebook:
+    made = Notebook("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", made)
+    monkeypatch.setattr(linecache, "cache", {})
+    return made
+
+
+@pytest.mark.parametrize("body", ["def title(self): return {!r}", "title = {!r}"])
+def test_an_edit_of_a_cell_that_is_undone_gives_the_first_class(
+    notebook: Notebook, body: str
+) -> None:
+    first, second = (f"class Cell:\n    {body.format(title)}\n" for title in "AB")
+    written = [notebook.run(cell) for cell in (first, second, first)]
+    assert written[0] == written[2] != written[1]
+
+
+def test_a_variable_named_as_one_within_the_class_is_not_written(notebook: Notebook) -> None:
+    cell = (
+        "class Cell:\n"
+        "    width: int = 4\n"
+        "    size = size\n"
+        "    def loss(self, rows, scale=factor):\n"
+        "        total = [row for row in rows]\n"
+        "        return total, lambda other: other + OFFSET, self.width\n"
+    )
+    used = "size, factor, OFFSET = 1, 2, 3\n"
+    first = notebook.run(used + cell)
+    assert [line for line in first.splitlines() if " = " in line and line[0] != " "] == [
+        "size = 1", "factor = 2", "OFFSET = 3"
+    ]  # fmt: skip
+    assert notebook.run("rows = total = row = other = width = self = object()\n") == first
 
 
 def test_a_class_beside_the_command_is_tuned_over_its_own_space(

@@ -8,16 +8,18 @@ first written to a file ``user_HASH.py`` with what it uses.
 from __future__ import annotations
 
 import ast
+import dis
 import hashlib
 import linecache
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module, metadata
+from inspect import unwrap
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from sentune.errors import InvalidValue
@@ -28,6 +30,7 @@ MODULES = "SENTUNE_MODULES"
 
 _SHIPPED: dict[str, Path] = {}
 _MAIN = "__main__"
+_READS = ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS")
 
 
 def address_of(kind: type[Any]) -> str:
@@ -156,10 +159,11 @@ def _collect(name: str, scope: Mapping[str, Any], parts: dict[str, str]) -> None
     if isinstance(value, ModuleType):
         parts[name] = f"import {value.__name__} as {name}"
     elif own:
-        node, text = _source(name)
+        node, text = _source(name, value)
         parts[name] = ""  # it may use itself
+        known = scope.keys() & {*_globals(compile(text, name, "exec", dont_inherit=True))}
         for used in ast.walk(node):
-            if isinstance(used, ast.Name) and used.id in scope and used.id not in parts:
+            if isinstance(used, ast.Name) and used.id in known and used.id not in parts:
                 _collect(used.id, scope, parts)
         del parts[name]
         parts[name] = f"\n\n{text}"
@@ -187,12 +191,22 @@ def _imported(name: str, value: Any) -> str | None:
     return None
 
 
-def _source(name: str) -> tuple[ast.AST, str]:
-    """Return the newest definition of a name in the program's file or the notebook's cells."""
-    program = getattr(sys.modules[_MAIN], "__file__", None)
-    linecache.checkcache(program)
-    for file in [program] if program else reversed(list(linecache.cache)):
-        text = "".join(linecache.getlines(file))
+def _globals(code: CodeType) -> Iterator[str]:
+    """Yield the names that code takes from its module, that within functions too."""
+    bound = set()
+    for step in dis.get_instructions(code):
+        if step.opname == "STORE_NAME":
+            bound.add(step.argval)
+        elif step.opname in _READS and step.argval not in bound:
+            yield step.argval
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _globals(inner)
+
+
+def _source(name: str, value: Any) -> tuple[ast.AST, str]:
+    """Return the definition of a class or function in the program's file or a notebook's cell."""
+    for text in _texts(value):
         if f" {name}" not in text:
             continue
         try:
@@ -205,3 +219,23 @@ def _source(name: str) -> tuple[ast.AST, str]:
                 lines = text.splitlines()[first - 1 : node.end_lineno]
                 return node, "\n".join(lines)
     raise InvalidValue("class", name, "its source is not there; define it in a module of a file")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the program; in a notebook the cell that has a value's code, then all, newest first.
+
+    A class without functions does not know its cell. A cell that is run again keeps its place in
+    ``linecache``, and is the newest in ``In``.
+    """
+    program = getattr(sys.modules[_MAIN], "__file__", None)
+    linecache.checkcache(program)
+    if program:
+        yield "".join(linecache.getlines(program))
+        return
+    for part in (value, *vars(value).values()):
+        code = unwrap(part)
+        if isinstance(code, FunctionType) and code.__qualname__.startswith(value.__name__):
+            yield "".join(linecache.getlines(code.__code__.co_filename))
+    yield from reversed(vars(sys.modules[_MAIN]).get("In", []))
+    for file in reversed(list(linecache.cache)):
+        yield "".join(linecache.getlines(file))
