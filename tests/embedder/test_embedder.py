@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from sentune.encoders import load, load_tokenizer, prepare
 from sentune.errors import InvalidValue
 from sentune.methods import REGISTRY
 from sentune.tasks.pairs import symmetric_similarity
-from sentune.training.model import save_model
+from sentune.training.model import save_model, seal_model
 from sentune.training.settings import TrainingSettings
 
 SENTENCES = [
@@ -224,6 +225,19 @@ def test_a_model_in_an_object_store_is_copied_once(folder: Path, gumbel: Embedde
     assert Embedder.load(place, "cpu").readouts == gumbel.readouts
     with pytest.raises(InvalidValue, match=r"memory://embedder/gumbel/other.*no such folder"):
         Embedder.load("memory://embedder/gumbel/other")
+
+
+def test_a_model_that_was_replaced_in_an_object_store_is_copied_again(folder: Path) -> None:
+    store, place = fsspec.filesystem("memory"), "memory://replaced/model"
+    found = []
+    for threshold in (0.25, 0.75):
+        (folder / "readouts.json").write_text(json.dumps({"rte/threshold": threshold}))
+        (folder / "manifest.json").unlink(missing_ok=True)
+        seal_model(folder, {})
+        store.put(str(folder), "/replaced/model", recursive=True)
+        found.append(Embedder.load(place, "cpu").readouts["rte/threshold"])
+        store.rm("/replaced", recursive=True)
+    assert found == [0.25, 0.75]
 
 
 def test_a_registered_model_is_looked_up(

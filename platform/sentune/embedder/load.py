@@ -23,7 +23,7 @@ from sentune.embedder.references import StoredReferences
 from sentune.encoders.words.vectors import is_word_table
 from sentune.errors import InvalidValue
 from sentune.io.folders import found_again
-from sentune.io.object_store import on_this_machine
+from sentune.io.object_store import asked, files_at, on_this_machine
 from sentune.methods import CLOSED_FORM, Invertible
 from sentune.methods.invertible import ComponentFrom
 from sentune.methods.invertible_representations import Representations
@@ -33,6 +33,7 @@ from sentune.tasks.variants import SHIPPED, evaluate_representations
 from sentune.training.closed_form_model import load_closed_form
 from sentune.training.model import (
     CARD_FILE,
+    MANIFEST,
     READOUTS_FILE,
     SETTINGS_FILE,
     LoadedModel,
@@ -187,7 +188,8 @@ def _load_trained(folder: Path, *, on_words: bool) -> LoadedModel:
 def folder_of(source: str | Path) -> Path:
     """Return the local folder of a path, of an fsspec URI, or of ``models:/NAME@champion``.
 
-    What lies in an object store is copied once, for as long as the process lives.
+    What lies in an object store is copied once, for as long as the process lives and the store has
+    the same manifest there.
 
     Raises:
         InvalidValue: there is no such model.
@@ -198,7 +200,13 @@ def folder_of(source: str | Path) -> Path:
 
         return Path(resolve_model(str(source)))
     if "://" in str(source):
-        return _copied(str(source))
+        uri = str(source)
+        files, root = files_at(uri)
+        try:
+            manifest = asked(uri, lambda: files.cat_file(f"{root}/{MANIFEST}"))
+        except FileNotFoundError:  # earlier versions wrote none
+            manifest = b""
+        return _copied(uri, manifest)
     return found_again(Path(source).expanduser())
 
 
@@ -207,7 +215,8 @@ atexit.register(_COPIES.close)
 
 
 @cache
-def _copied(uri: str) -> Path:
+def _copied(uri: str, manifest: bytes) -> Path:
+    """Return the copy of the folder that has a manifest."""
     try:
         return _COPIES.enter_context(on_this_machine(uri))
     except FileNotFoundError as error:
