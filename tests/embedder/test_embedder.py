@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -185,6 +187,51 @@ def test_wrong_input_is_named(gumbel: Embedder) -> None:
         gumbel.encode(SENTENCES, batch_size=0)
     with pytest.raises(InvalidValue, match="2 and 3"):
         gumbel.similarity(SENTENCES[:2], SENTENCES[:3])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model: model.embed("abc"), "sentences: 'abc'.*list of strings"),
+        (lambda model: model.features("abc"), "sentences: 'abc'"),
+        (lambda model: model.interpretations("a", references="a dog"), "references: 'a dog'"),
+        (lambda model: model.encode(["a", "\ud800"]), r"sentences\[1\].*half a character"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(
+    gumbel: Embedder, call: Callable[[Embedder], object], message: str
+) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        call(gumbel)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        lambda model, texts: np.array(texts),
+        lambda model, texts: np.array(texts, dtype=object),
+        lambda model, texts: (text for text in texts),
+        lambda model, texts: model.embed(texts),
+        lambda model, texts: model.encode(texts).astype(np.float64),
+        lambda model, texts: model.encode(texts[::-1])[::-1],
+    ],
+    ids=["strings", "objects", "generator", "tensor", "float64", "reversed"],
+)
+def test_sides_come_in_every_shape(gumbel: Embedder, shape: Any) -> None:
+    expected = gumbel.similarity(SENTENCES[:2], SENTENCES[2:4])
+    found = gumbel.similarity(shape(gumbel, SENTENCES[:2]), shape(gumbel, SENTENCES[2:4]))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    table = gumbel.similarity_table(shape(gumbel, SENTENCES[:2]), shape(gumbel, SENTENCES[2:4]))
+    np.testing.assert_allclose(np.diag(table), expected, rtol=1e-4)
+    assert len(gumbel.entails(shape(gumbel, SENTENCES[:1]), SENTENCES[2])) == 1
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (1,), (3, 1, 32)])
+def test_embeddings_of_another_width_are_refused(gumbel: Embedder, shape: tuple[int, ...]) -> None:
+    for side in (np.ones(shape, np.float32), torch.ones(shape)):
+        for call in (gumbel.similarity, gumbel.similarity_table, gumbel.entails, gumbel.direction):
+            with pytest.raises(InvalidValue, match=r"embeddings: .*shape.*numbers each"):
+                call(side, SENTENCES[:3])
 
 
 def test_an_absent_device_is_refused(encoder: str) -> None:

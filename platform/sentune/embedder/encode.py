@@ -5,11 +5,11 @@ Legend: N, M = sentences or pairs, D = packed width of the method's geometry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib.util import find_spec
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeGuard, overload
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from sentune.methods.base import SentenceMethod
 from sentune.tasks.pairs import Compare, extent_direction, symmetric_similarity
 
 Embeddings = NDArray[np.float32]
-Sentences = str | Sequence[str] | Embeddings
+Sentences = str | Sequence[str] | Embeddings | Tensor
 
 BATCHES_PER_BLOCK = 64  # sentences are sorted by length within a block, which bounds memory
 LONG = 20  # batches; encoding more than that shows a progress bar on a terminal
@@ -48,7 +48,7 @@ class Encoding:
 
     def encode(
         self,
-        sentences: str | Sequence[str],
+        sentences: str | Iterable[str],
         *,
         batch_size: int = 64,
         show_progress: bool | None = None,
@@ -69,18 +69,16 @@ class Encoding:
 
     def embed(
         self,
-        sentences: Sequence[str],
+        sentences: Iterable[str],
         *,
         batch_size: int = 64,
         show_progress: bool | None = None,
     ) -> Tensor:
-        """Return what ``encode`` does as a tensor on the model's device."""
+        """Return what ``encode`` does of several sentences, a tensor on the model's device."""
         if batch_size < 1:
             raise InvalidValue("batch_size", batch_size, "it must be at least 1")
-        for at, sentence in enumerate(sentences):
-            if not isinstance(sentence, str):
-                raise InvalidValue(f"sentences[{at}]", sentence, "every sentence must be a string")
-        if not len(sentences):
+        sentences = listed(sentences)
+        if not sentences:
             # only the method knows its width: embed one sentence and keep none of it
             return self._embed_block([""], 1, lambda done: None)[:0]
         console = Console(stderr=True)
@@ -107,11 +105,21 @@ class Encoding:
         rows = [row[sentence] for sentence in sentences]
         return table[torch.tensor(rows, dtype=torch.long, device=self.device)]
 
+    @cached_property
+    def _width(self) -> int:
+        return self.embed([]).shape[1]
+
     def _rows(self, sentences: Sentences) -> Tensor:
-        """Return [N, D] on the model's device."""
+        """Return [N, D] on the model's device; embeddings must have the model's width."""
+        if not _are_numbers(sentences):
+            return self.embed([sentences] if isinstance(sentences, str) else sentences)
+        width = self._width
+        if sentences.ndim not in (1, 2) or sentences.shape[-1] != width:
+            fix = f"this model's embeddings have {width} numbers each"
+            raise InvalidValue("embeddings", f"an array of shape {(*sentences.shape,)}", fix)
         if isinstance(sentences, np.ndarray):
-            return torch.from_numpy(np.atleast_2d(sentences)).to(self.device)
-        return self.embed([sentences] if isinstance(sentences, str) else sentences)
+            sentences = torch.from_numpy(np.array(sentences, np.float32))
+        return sentences.detach().to(self.device, torch.float32).reshape(-1, width)
 
     def _embed_block(
         self, sentences: Sequence[str], batch_size: int, advance: Callable[[int], None]
@@ -130,6 +138,27 @@ class Encoding:
         advance(len(sentences) - len(row))
         places = restore[[row[sentence] for sentence in sentences]]
         return torch.cat(parts)[places.to(self.device)]
+
+
+def listed(sentences: Iterable[str], name: str = "sentences") -> list[str]:
+    """Return sentences as a list.
+
+    Raises:
+        InvalidValue: a single string, of which each letter would be one; or one of them is no
+            string, or no text.
+    """
+    if isinstance(sentences, str):
+        raise InvalidValue(name, sentences, "give a list of strings")
+    found = list(sentences)
+    for at, sentence in enumerate(found):
+        if not isinstance(sentence, str):
+            raise InvalidValue(f"{name}[{at}]", sentence, "every sentence must be a string")
+        try:
+            sentence.encode()
+        except UnicodeEncodeError as error:
+            fix = f"it has half a character ({error.reason}); decode its file as UTF-8"
+            raise InvalidValue(f"{name}[{at}]", sentence, fix) from None
+    return found
 
 
 def paired(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
@@ -154,9 +183,12 @@ def as_array(rows: Tensor, *, one: bool) -> Embeddings:
 
 def single(*sides: Sentences) -> bool:
     """Return whether each side is one string or one row."""
-    return all(
-        side.ndim == 1 if isinstance(side, np.ndarray) else isinstance(side, str) for side in sides
-    )
+    return all(side.ndim == 1 if _are_numbers(side) else isinstance(side, str) for side in sides)
+
+
+def _are_numbers(side: Sentences) -> TypeGuard[Embeddings | Tensor]:
+    """Return whether they are embeddings; an array may hold strings."""
+    return isinstance(side, np.ndarray | Tensor) and getattr(side.dtype, "kind", "f") not in "UO"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sentune.embedder.encode import Comparing
+from sentune.embedder.encode import Comparing, listed
 from sentune.errors import InvalidValue
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.interpretations.distinct import Distinct, most_distinct
@@ -109,10 +109,11 @@ def _others(
     """Return the distinct references without the sentence itself, and their embeddings."""
     own = _plain(sentence)
     if references is not None:
-        texts = [text for text in dict.fromkeys(references) if _plain(text) != own]
+        given = listed(references, "references")
+        texts = [text for text in dict.fromkeys(given) if _plain(text) != own]
         if not texts:
             fix = "give reference sentences other than the sentence itself"
-            raise InvalidValue("references", f"{len(references)} sentences", fix)
+            raise InvalidValue("references", f"{len(given)} sentences", fix)
         return texts, model.embed(texts)
     stored = model.references
     kept = enumerate(stored.sentences) if stored is not None else ()

@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from sentune.embedder.embedder import Embedder, device_of
+from sentune.embedder.encode import listed
 from sentune.embedder.pretrained import PREFIXES, PointEmbedder, load_pretrained
 from sentune.embedder.references import StoredReferences
 from sentune.encoders.words.vectors import is_word_table
@@ -88,12 +89,12 @@ class InvertibleEmbedder(PointEmbedder):
         """
         found = Representations(self.method, max_length=self.max_length, size=batch_size)
         with torch.no_grad():
-            return found(sentences, component_from)
+            return found(listed(sentences), component_from)
 
     def features(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
         """Return [N, 6 d_z] for a linear classifier: maxima, minima, means of both encoders."""
         found = Representations(self.method, max_length=self.max_length, size=batch_size)
-        return found.features(sentences)
+        return found.features(listed(sentences))
 
     def evaluate(
         self,
@@ -115,6 +116,10 @@ class InvertibleEmbedder(PointEmbedder):
 
         own = Representations(self.method, max_length=self.max_length, size=batch_size)
         return evaluate_representations(tasks, represent, features=own.features, readouts=readouts)
+
+    @property
+    def _width(self) -> int:  # of the representation
+        return self.embed([]).shape[1]
 
     def _represented(self, sentences: list[str], batch_size: int) -> Tensor:
         found = self.represent(sentences, batch_size=batch_size)

@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS
 from sentune.embedder.encode import Embeddings, Encoding, Sentences, as_array, paired, single
@@ -48,7 +46,7 @@ class Operations(Encoding):
         """Return embeddings of the essential of sentences; see ``fuse``."""
         method = self._intersent()
         with torch.no_grad():
-            return as_array(method.operators.compress(self._operand_rows(a)), one=single(a))
+            return as_array(method.operators.compress(self._rows(a)), one=single(a))
 
     def decode(
         self,
@@ -73,12 +71,15 @@ class Operations(Encoding):
             InvalidValue: the model's method has no decoder, or the embeddings are not its own.
         """
         method = self._intersent()
-        for name, value in (("beams", beams), ("batch_size", batch_size)):
-            if value < 1:
-                raise InvalidValue(name, value, "it must be at least 1")
-        rows, texts = self._operand_rows(embeddings), []
+        length = self.max_length if max_length is None else max_length
+        for name, value, least in (
+            ("beams", beams, 1), ("batch_size", batch_size, 1), ("max_length", length, 2)
+        ):  # fmt: skip
+            if value < least:
+                raise InvalidValue(name, value, f"it must be at least {least}")
+        rows, texts = self._rows(embeddings), []
         for part in torch.split(rows, batch_size):
-            ids = method.decode(part, beams, max_length or self.max_length)
+            ids = method.decode(part, beams, length)
             texts += method.decoder.texts(ids)
         return texts[0] if single(embeddings) else texts
 
@@ -119,16 +120,6 @@ class Operations(Encoding):
         return cast(Intersent, self.method)
 
     def _pairwise(self, a: Sentences, b: Sentences, operator: Any) -> Embeddings:
-        rows = paired(self._operand_rows(a), self._operand_rows(b))
+        rows = paired(self._rows(a), self._rows(b))
         with torch.no_grad():
             return as_array(operator(*rows), one=single(a, b))
-
-    def _operand_rows(self, operand: Sentences) -> Tensor:
-        """Return [N, D] on the model's device; embeddings must have the model's width."""
-        if isinstance(operand, np.ndarray):
-            width = self._intersent().encoder.width
-            if operand.ndim not in (1, 2) or operand.shape[-1] != width:
-                fix = f"this model's embeddings have {width} numbers each"
-                raise InvalidValue("embeddings", f"an array of shape {operand.shape}", fix)
-            operand = operand.astype(np.float32)
-        return self._rows(operand)
