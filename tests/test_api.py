@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -50,7 +51,7 @@ def frame(kind: Kind, rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 def test_one_configuration_is_trained_without_ray(tmp_path: Path) -> None:
     """Rows in memory, and the same command goes on; its vectors are the folder's."""
     rows = [(f"A dog sees {n} cats.", f"A dog sees {n} animals.", "It rains.") for n in range(32)]
-    wanted = {"batch_size": 16, "dimension": 4, "references": "4", "alpha_1": "0.5"}
+    wanted = {"batch_size": np.int64(16), "dimension": 4, "references": "4", "alpha_1": "0.5"}
     options: dict[str, Any] = {
         "dev": "builtin:nli?split=dev&size=60", "set": wanted, "max_examples": 32,
         "encoder": "builtin:tiny?layers=1&width=16&heads=2&inner=32", "out": tmp_path / "run",
@@ -215,6 +216,24 @@ def test_an_interrupted_tune_returns_and_the_same_call_goes_on(tmp_path: Path) -
     assert "trial 0 at 600 examples" not in again.stdout
 
 
+def test_paths_numbers_of_numpy_and_none_are_options_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[StudyOptions] = []
+
+    def run(options: StudyOptions, space: SearchSpace) -> None:
+        asked.append(options)
+        raise Ended(FAILED, "enough")
+
+    monkeypatch.setattr(import_module("sentune.job.run"), "tune", run)
+    text = {"storage": str(tmp_path), "encoder": str(tmp_path / "bert"), "trials": 3}
+    other = {"storage": tmp_path, "encoder": tmp_path / "bert", "trials": np.int64(3)}
+    for options, size, none in ((text, 16, "none"), (other, np.int64(16), None)):
+        with pytest.raises(SentuneError, match="enough"):
+            sentune.tune("gumbel", **options, set={"batch_size": size, "micro_batch": none})
+    assert asked[0] == asked[1]
+
+
 def test_every_method_has_a_job_of_its_name() -> None:
     found = definitions()
     assert {*found} == {
@@ -233,7 +252,7 @@ def test_a_space_is_of_the_method_that_is_tuned() -> None:
 
 def test_a_study_is_loaded_as_tables_and_figures(tmp_path: Path) -> None:
     make_study(tmp_path, finals=((2, 1, 0.31), (2, 2, 0.35)))
-    study = sentune.load_study("toy", storage=str(tmp_path))
+    study = sentune.load_study("toy", storage=tmp_path)
     assert study.state == "interrupted"
     assert study.best is not None
     assert (study.best.id, study.trials.loc[study.best.id, "settings.rate"]) == (5, 0.3)

@@ -220,7 +220,7 @@ def named_calls() -> list[tuple[str, ast.Call]]:
 def test_calls_in_the_text_have_arguments_that_there_are() -> None:
     fields: dict[str, Iterable[str]] = {
         "tune": JobOptions.model_fields,
-        "fit": LocalRun.__dataclass_fields__,
+        "fit": LocalRun.model_fields,
     }
     calls = named_calls()
     assert len(calls) >= 3

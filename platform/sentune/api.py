@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -93,7 +94,8 @@ def tune(
     flags = ("quick",) if job.quick is not None else ()
     fields = type(job.defaults).model_fields.keys() - {"dry_run"}  # there is no study to return
     _check_known(options, known=(*fields, *flags))
-    chosen = {**options, "set": _set(set or {})}
+    options = _plain(options)
+    chosen = {**options, "set": _set(_plain(set or {}))}
     quick = dict(job.quick or {}) if chosen.pop("quick", False) else {}
     if isinstance(chosen.get("sampler"), type):
         chosen["sampler"] = address_of(chosen["sampler"])
@@ -143,23 +145,25 @@ def fit(
     from sentune.terminal import say
     from sentune.training.local import LocalRun, run_locally
 
-    _check_known(options, known=LocalRun.__dataclass_fields__.keys() - {"settings"})
+    _check_known(options, known=LocalRun.model_fields.keys() - {"settings"})
     if out is None:
         out = tempfile.mkdtemp(prefix="sentune-")
         atexit.register(shutil.rmtree, out, ignore_errors=True)
     folder = Path(out)
     rows = str(folder / "data")
-    run = LocalRun(
+    run = LocalRun.of(
         method=_name_of(method),
-        settings=dict(set or {}),
+        settings=_plain(set or {}),
         corpus=() if corpus is None else specs_of(corpus, "corpus", rows),
         dev=() if dev is None else _specs_of(dev, "dev", rows),
-        **options,
+        **_plain(options),
     )
     return Embedder.load(run_locally(run, folder, workers=workers, say=say))
 
 
-def load_study(name: str, *, storage: str | None = None, optuna: str | None = None) -> StudyResult:
+def load_study(
+    name: str, *, storage: str | Path | None = None, optuna: str | None = None
+) -> StudyResult:
     """Return a study of a storage as it stands, in whatever state.
 
     Args:
@@ -174,12 +178,12 @@ def load_study(name: str, *, storage: str | None = None, optuna: str | None = No
     from sentune.study.store.study_index import find_study
     from sentune.study.store.study_view import StudyView
 
-    place = storage or default_storage()
+    place = os.fspath(storage or default_storage())
     return StudyResult(StudyView(find_study(place, name, optuna)), place)
 
 
 def compare(
-    *studies: str | StudyResult, metric: str | None = None, storage: str | None = None
+    *studies: str | StudyResult, metric: str | None = None, storage: str | Path | None = None
 ) -> pd.DataFrame:
     """Compare studies of any methods by one metric.
 
@@ -283,10 +287,23 @@ def _check_known(options: Mapping[str, Any], known: Collection[str]) -> None:
             raise InvalidValue(name, options[name], f"give one of {', '.join(sorted(known))}")
 
 
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with numpy's numbers and paths as those of Python and as text."""
+    return {
+        name: value.item() if getattr(value, "shape", None) == ()
+        else os.fspath(value) if isinstance(value, Path) else value
+        for name, value in values.items()
+    }  # fmt: skip
+
+
 def _set(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return settings as ``--set`` has them."""
+
+    def text(value: Any) -> str:
+        return "none" if value is None else str(value)
+
     return tuple(
-        f"{name}={','.join(map(str, value)) if isinstance(value, list | tuple) else value}"
+        f"{name}={','.join(map(text, value)) if isinstance(value, list | tuple) else text(value)}"
         for name, value in settings.items()
     )
 

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -50,7 +52,7 @@ def test_command_line(tmp_path: Path) -> None:
     options += ["--set", "batch_size=16", "--set", "dimension=4"]
     done = sentune_train(*options)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("direction/accuracy") == 10
+    assert done.stdout.count("direction/accuracy") == 6, "a step apart, at most ten"
     assert done.stdout.splitlines()[-1] == f"model: {tmp_path / 'run' / 'model'}"
     assert load_method(tmp_path / "run" / "model").settings["dimension"] == 4
 
@@ -137,7 +139,42 @@ def _silent(line: str) -> None:
     """A spawned process needs something that it can import."""
 
 
-def test_unknown_objective_names_those_there_are(tmp_path: Path) -> None:
-    run = LocalRun(**{**vars(RUN), "objective": "sts/spearman"})
-    with pytest.raises(InvalidValue, match=r"sts/spearman.*direction/accuracy"):
+@pytest.mark.parametrize(
+    ("objective", "there"), [("sts/spearman", "direction"), ("direction/f1", "direction/accuracy")]
+)
+def test_unknown_objective_names_those_there_are_and_leaves_the_folder(
+    tmp_path: Path, objective: str, there: str
+) -> None:
+    run = LocalRun(**{**vars(RUN), "objective": objective})
+    with pytest.raises(InvalidValue, match=rf"--objective: '{objective}'.*{there}"):
         run_locally(run, tmp_path / "run", say=lambda _: None)
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"max_examples": 0}, "--max-examples: 0 .*greater than or equal to 1"),
+        ({"max_examples": 1.5}, "--max-examples: 1.5"),
+        ({"limit": 0}, "--limit: 0"),
+        ({"validate_every": 0}, "--validate-every: 0"),
+        ({"seed": -1}, "--seed: -1"),
+        ({"corpus": ("csv:a.csv",), "dev": ()}, "--dev: ''"),
+    ],
+)
+def test_an_option_out_of_its_bounds_is_refused_by_its_name(
+    wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        LocalRun.of(**{**vars(RUN), **wrong})
+
+
+def test_numbers_of_other_types_are_those_of_python() -> None:
+    given = {"max_examples": "96", "validate_every": np.int64(3), "seed": 0.0, "limit": None}
+    assert LocalRun.of(**{**vars(RUN), **given}) == RUN
+
+
+def test_a_run_without_a_worker_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="--workers: 0"):
+        run_locally(RUN, tmp_path / "run", workers=0, say=_silent)
+    assert not (tmp_path / "run").exists()

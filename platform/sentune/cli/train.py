@@ -65,21 +65,19 @@ def train(
         str | None,
         Option(metavar="FILE|wordfreq:LANG", help="As --vectors: counts of words."),
     ] = None,
-    max_examples: Annotated[int, Option(min=1, help="Examples to train on.")] = 30_000,
+    max_examples: Annotated[int, Option(help="Examples to train on.")] = 30_000,
     limit: Limit = None,
     set_: Settings = None,
     references: ReferenceCorpus = None,
     validate_every: Annotated[
-        int | None, Option(min=1, help="Steps between validations; default: ten over the run.")
+        int | None, Option(help="Steps between validations; default: ten over the run at most.")
     ] = None,
     objective: Annotated[
         str | None,
         Option(metavar="TASK/METRIC", help="Metric that the best checkpoint is chosen by."),
     ] = None,
     seed: Annotated[int, Option(help="Of weights, data order and dropout.")] = 0,
-    workers: Annotated[
-        int, Option(min=1, help="Processes; on a GPU machine each takes one GPU.")
-    ] = 1,
+    workers: Annotated[int, Option(help="Processes; on a GPU machine each takes one GPU.")] = 1,
 ) -> None:
     """Train one method with given settings and leave the best model in OUT/model."""
     from sentune.training.local import LocalRun, run_locally
@@ -88,7 +86,7 @@ def train(
     given = context.params | {"corpus": tuple(corpus or ()), "dev": tuple(dev or ())}
     given = {name: value for name, value in given.items() if name not in ("out", "set_", "workers")}
     settings = dict(key_and_value("--set", item, "give key=value") for item in set_ or [])
-    run = LocalRun(**given, settings=settings)
+    run = LocalRun.of(**given, settings=settings)
     say(f"model: {run_locally(run, out, workers=workers, say=say)}")
 
 

@@ -19,14 +19,7 @@ from sentune.formatting import counted
 from sentune.job.options import AnyOptions, StudyOptions
 from sentune.study.config import StudyConfig, objectives_of
 from sentune.study.space.space import SearchSpace
-from sentune.tasks import (
-    Generation,
-    ModelTask,
-    Task,
-    kind_of,
-    task_and_corpus,
-    tasks_for,
-)
+from sentune.tasks import check_posed, kind_of, task_and_corpus
 from sentune.tasks.own import TASKS, find_own
 from sentune.terminal import print_line
 
@@ -35,9 +28,6 @@ Rows: TypeAlias = tuple[str, Kind, Any]
 
 SMALL = 100_000
 """Rows of a training corpus up to which it is read once more to tell its overlap early."""
-
-TRAINING = "train"
-"""Task of the metrics of the training itself."""
 
 STORED = 1_000
 """n of the references that go with a model where no task has chosen one: 3,000 sentences, half a
@@ -62,20 +52,9 @@ def check_measured(dev: Sequence[Corpus], config: StudyConfig, space: SearchSpac
         InvalidValue: an objective or a constraint is of a task that none of them poses; says
             which ones they pose.
     """
-    posed = [task for made in tasks_for(*dev) for task in _named(made)]
     metrics = [objective.metric for objective in objectives_of(config, space)]
-    limits = [constraint.metric for constraint in config.constraints]
-    for option, names in (("--objective", metrics), ("--constraint", limits)):
-        for metric in names:
-            if metric.partition("/")[0] not in (*posed, TRAINING):
-                fix = f"--dev poses {', '.join(posed)}; name a metric of one of them"
-                raise InvalidValue(option, metric, fix)
-
-
-def _named(task: Task | ModelTask) -> list[str]:
-    """Return the names that a task's metrics begin with."""
-    parts = [items.name for items in task.items] if isinstance(task, Generation) else []
-    return [task.name, *parts]
+    check_posed("--objective", metrics, dev)
+    check_posed("--constraint", [limit.metric for limit in config.constraints], dev)
 
 
 def refuse_equal_corpora(options: StudyOptions) -> None:

@@ -3,6 +3,7 @@
 from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.base import Model, ModelTask, Result, Task, evaluate
 from sentune.tasks.choose import (
+    check_posed,
     kind_of,
     make_tasks,
     of_task,
@@ -33,6 +34,7 @@ __all__ = [
     "Task",
     "Transfer",
     "bag_of_words_direction",
+    "check_posed",
     "entailment_pairs",
     "evaluate",
     "kind_of",

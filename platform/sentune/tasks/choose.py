@@ -27,6 +27,9 @@ from sentune.tasks.rte import Rte
 from sentune.tasks.sts import Sts
 from sentune.tasks.transfer import FOLDS, TRANSFER, Transfer, TransferRelatedness
 
+TRAINING = "train"
+"""Task of the metrics of the training itself."""
+
 
 def tasks_for(
     *corpora: Corpus,
@@ -97,6 +100,24 @@ def make_tasks(
             names = [f"sts{year[1]}"]
         made.append(maker(corpus, free_name(names, {task.name for task in made})))
     return made
+
+
+def check_posed(option: str, metrics: Sequence[str], dev: Sequence[Corpus]) -> None:
+    """Check that development corpora pose the tasks of an option's metrics.
+
+    Raises:
+        InvalidValue: a metric is of none of them; says which ones they pose.
+    """
+    posed = []
+    for task in tasks_for(*dev):
+        posed += [
+            task.name,
+            *(o.name for o in (task.items if isinstance(task, Generation) else ())),
+        ]
+    for metric in metrics:
+        if metric.partition("/")[0] not in (*posed, TRAINING):
+            fix = f"--dev poses {', '.join(posed)}; name a metric of one of them"
+            raise InvalidValue(option, metric, fix)
 
 
 def kind_of(task: str, option: str = "task") -> Kind:

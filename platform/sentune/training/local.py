@@ -7,12 +7,13 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
+from pydantic import Field, model_validator
 from torch import distributed
 from torch.multiprocessing.spawn import spawn
 
@@ -26,9 +27,10 @@ from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
 from sentune.io.folders import read_manifest, whole_folder
 from sentune.methods import CLOSED_FORM, ClosedForm, GradientMethod, find, find_closed_form
+from sentune.methods.base import Settings
 from sentune.readouts.grid import Readout, grid_of
 from sentune.readouts.interpretation import REFERENCES
-from sentune.tasks import read_judged
+from sentune.tasks import check_posed, read_judged
 from sentune.tasks.references import References, kind_of_references
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.closed_form import fit_and_sweep
@@ -42,14 +44,17 @@ from sentune.training.inputs import BUILTIN, PRETRAINED, STORIES, InputMaker, wo
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint, link_to, seal_model
 from sentune.training.model_card import HUB
-from sentune.training.settings import milestones, split
+from sentune.training.settings import milestones, split, validated
 from sentune.training.trial import Program, TrialSpec
 
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalRun:
+RUN_FILE = "run.json"
+Count = Annotated[int, Field(ge=1)]
+
+
+class LocalRun(Settings):
     """What to train; see ``sentune train --help``. Written into the folder of the run.
 
     Only methods that decode may have several corpora. Without any, the run has those that ship
@@ -57,21 +62,27 @@ class LocalRun:
     """
 
     method: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)
     corpus: tuple[str, ...] = ()
     dev: tuple[str, ...] = ()
     encoder: str = "builtin:tiny"
-    max_examples: int = 30_000
-    limit: int | None = None
-    validate_every: int | None = None
+    max_examples: Count = 30_000
+    limit: Count | None = None
+    validate_every: Count | None = None
     objective: str | None = None
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0)] = 0
     references: str | None = None
     decoder: str = "builtin:tiny"
     vectors: str = "builtin:ppmi"
     frequencies: str | None = None
 
-    def __post_init__(self) -> None:
+    @classmethod
+    def of(cls, **given: Any) -> LocalRun:
+        """Return a run; raise ``InvalidValue`` for an option that cannot be used."""
+        return validated(cls, given, lambda name: f"--{name.replace('_', '-')}")
+
+    @model_validator(mode="after")
+    def _complete(self) -> LocalRun:
         trained, judged = STORIES if self.method in CLOSED_FORM else BUILTIN[self.kind.kind]
         own = [spec for spec in self.corpus if not spec.startswith("builtin:")]
         if own and not self.dev:
@@ -83,6 +94,7 @@ class LocalRun:
         object.__setattr__(self, "corpus", self.corpus or (trained,))
         dev = self.dev or tuple(f"{name}?split=dev" for name in judged)
         object.__setattr__(self, "dev", dev)
+        return self
 
     @property
     def kind(self) -> type[GradientMethod] | type[ClosedForm]:
@@ -115,19 +127,23 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
         InvalidValue: ``out`` holds another run, or a value of the run cannot be used.
         TrialFailed: the training cannot go on.
     """
+    if workers < 1:
+        raise InvalidValue("--workers", workers, "give at least 1")
     if torch.cuda.is_available() and workers > torch.cuda.device_count():
         fix = f"this machine has {torch.cuda.device_count()} GPUs"
         raise InvalidValue("--workers", workers, fix)
     above = out.resolve().parent
     trial = (_fitted if run.method in CLOSED_FORM else _trained)(run, out.resolve())
-    _claim({**asdict(run), "inputs": "+".join(trial.inputs)}, out)
+    dev = trial.spec.dev.open()
+    check_posed("--objective", [trial.spec.objective], dev)
+    _claim({**run.model_dump(), "inputs": "+".join(trial.inputs)}, out)
     if workers == 1:
         _follow(trial, Group.single(), say)
     else:
         with tempfile.TemporaryDirectory() as meeting:
             start: Callable[..., None] = spawn  # without types in torch
             start(_worker, (trial, workers, meeting, say), nprocs=workers)
-    store, dev = CheckpointStore(trial.spec.directory), trial.spec.dev.open()
+    store = CheckpointStore(trial.spec.directory)
     checkpoint, best = store.best(), store.best_progress()
     if checkpoint is None or best is None:
         raise InvalidValue("--out", str(out), "no checkpoint was written there")
@@ -161,14 +177,13 @@ def _trained(run: LocalRun, out: Path) -> _Trial:
             source = maker.prepared(run.references, kind_of_references(run.references))
         counts = [int(count) for count in grid_of(REFERENCES, spec.readouts)]
         references = Held(References.sample(source, counts, run.seed))
-    steps = run.validate_every
-    every = steps * training.batch_size if steps else -(-run.max_examples // 10)
+    steps = run.validate_every or max(1, -(-run.max_examples // (10 * training.batch_size)))
     spec = replace(
         spec,
         settings=settings,
         encoder=made.folder,
         corpus=Held(sources[0] if len(sources) == 1 else Mixture(sources, weights)),
-        milestones=milestones(run.max_examples, every),
+        milestones=milestones(run.max_examples, steps * training.batch_size),
         references=references,
     )
     export = partial(export_checkpoint, method=run.method, settings=settings, encoder=made.folder)
@@ -219,7 +234,7 @@ def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
 
 def _claim(run: dict[str, Any], out: Path) -> None:
     """One folder holds one run: going on with another would mix two."""
-    file, written = out / "run.json", json.dumps(run, indent=1) + "\n"
+    file, written = out / RUN_FILE, json.dumps(run, indent=1) + "\n"
     if file.is_file() and file.read_text(encoding="utf-8") != written:
         theirs, ours = json.loads(file.read_text(encoding="utf-8")), json.loads(written)
         differing = ", ".join(key for key in ours if ours[key] != theirs.get(key))
@@ -258,6 +273,8 @@ def _follow(trial: _Trial, group: Group, say: Say) -> None:
             metrics = progress.metrics
             if spec.objective not in metrics:
                 found = ", ".join(sorted(metrics))
+                if store.best() is None:  # the same folder takes a run with one of these
+                    Path(spec.directory).with_name(RUN_FILE).unlink(missing_ok=True)
                 raise InvalidValue("--objective", spec.objective, f"there are {found}")
             value = metrics[spec.objective]
             store.save(progress, -value if spec.mode == "min" else value)

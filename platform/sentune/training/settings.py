@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
@@ -73,8 +73,11 @@ def refuse_unknown(settings: Mapping[str, Any], known: Collection[str], title: s
             raise InvalidValue(name, value, f"settings of {title} are {', '.join(sorted(known))}")
 
 
-def validated(kind: type[S], values: Mapping[str, Any]) -> S:
+def validated(kind: type[S], values: Mapping[str, Any], shown: Callable[[str], str] = str) -> S:
     """Return settings, typed and checked; the text ``none`` is no value.
+
+    Args:
+        shown: name of a field -> as its user writes it.
 
     Raises:
         InvalidValue: naming the first value that is not allowed.
@@ -84,9 +87,13 @@ def validated(kind: type[S], values: Mapping[str, Any]) -> S:
         return kind.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
+        cause = first.get("ctx", {}).get("error")
+        if isinstance(cause, InvalidValue):
+            raise cause from None
         message = first["msg"].removeprefix("Value error, ")
         name = str(first["loc"][0]) if first["loc"] else "settings"  # of several together
-        raise InvalidValue(name, given.get(name), message[:1].lower() + message[1:]) from None
+        fix = message[:1].lower() + message[1:]
+        raise InvalidValue(shown(name), given.get(name), fix) from None
 
 
 def learning_rate_factor(schedule: Schedule, *, step: int, steps: int, warmup: float) -> float:
