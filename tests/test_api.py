@@ -20,6 +20,7 @@ import pytest
 
 import sentune
 from search_spaces import definitions, find_job
+from sentune.api import _specs_of
 from sentune.corpora.formats import kinds_of, read
 from sentune.corpora.schema import Kind
 from sentune.corpora.tables import specs_of
@@ -70,8 +71,9 @@ def test_one_configuration_is_trained_without_ray(tmp_path: Path) -> None:
         (TRIPLETS, Kind.TRIPLETS),
         (PAIRS, Kind.LABELLED_PAIRS),
         ([("a", "b", 4.5), ("c", "d", 0)], Kind.SCORED_PAIRS),
+        ([("a", "b", np.float32(4.5)), ("c", "d", np.int64(0))], Kind.SCORED_PAIRS),
     ],
-    ids=["triplets", "labels", "scores"],
+    ids=["triplets", "labels", "scores", "scores of numpy"],
 )
 def test_rows_of_every_shape_are_one_corpus(
     tmp_path: Path, rows: list[tuple[Any, ...]], kind: Kind
@@ -83,6 +85,13 @@ def test_rows_of_every_shape_are_one_corpus(
         table,
         pa.Table.from_pandas(table, preserve_index=False),
         datasets.Dataset.from_pandas(table),
+        datasets.Dataset.from_pandas(table).with_format("pandas"),
+        datasets.Dataset.from_pandas(table).with_format(columns=[NAMES[kind][0]]),
+        datasets.IterableDataset.from_generator(table.to_dict, gen_kwargs={"orient": "records"}),
+        table.to_dict("list"),
+        table.assign(extra=[1, "a"]),
+        table.assign(extra=[1, "a"]).to_dict("records"),
+        [tuple(row) for row in table.itertuples(index=False)],
     )
     found = {read(spec, kind).fingerprint for data in shapes
              for spec in specs_of(data, "corpus", str(tmp_path))}  # fmt: skip
@@ -131,7 +140,10 @@ def test_several_corpora_stand_in_a_list(tmp_path: Path) -> None:
     found = specs_of(["builtin:nli", table], "dev", str(tmp_path))
     assert found[0] == "builtin:nli"
     assert found[1].startswith(f"parquet:{tmp_path}/")
-    assert specs_of("snli:train.jsonl", "corpus", str(tmp_path)) == ("snli:train.jsonl",)
+    for data in ("snli:train.jsonl", Path("snli:train.jsonl"), [Path("snli:train.jsonl")]):
+        assert specs_of(data, "corpus", str(tmp_path)) == ("snli:train.jsonl",)
+    columns, rows = table.to_dict("list"), table.to_dict("records")
+    assert _specs_of(columns, "dev", str(tmp_path)) == specs_of(rows, "dev", str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -144,6 +156,9 @@ def test_several_corpora_stand_in_a_list(tmp_path: Path) -> None:
             pd.DataFrame({"text_a": ["x"]}),
             "dev: 'text_a'.*scored-pairs: sentence1, sentence2",
         ),
+        ({"text_a": ["x"]}, "dev: 'text_a'"),
+        (datasets.DatasetDict(train=datasets.Dataset.from_dict({"text": ["a"]})), "splits: train"),
+        (pd.DataFrame({"text": ["a", 3]}), "dev: .*values of one type"),
     ],
 )
 def test_rows_of_no_kind_are_refused_with_the_columns_to_give(
@@ -164,6 +179,10 @@ def test_wrong_arguments_are_refused_before_anything_starts(tmp_path: Path) -> N
         sentune.tune("gumbel", trials=0, storage=str(tmp_path))
     with pytest.raises(InvalidValue, match="learning_rate"):
         sentune.tune("gumbel", set={"learning_rate": "fast"}, storage=str(tmp_path))
+    with pytest.raises(InvalidValue, match=r"tasks: \{\}"):
+        sentune.evaluate("model", {})
+    with pytest.raises(InvalidValue, match=r"prior: 'both=0.3'.*give dev too"):
+        sentune.evaluate("model", {"ambiguous-rte": "snli:x"}, prior="both=0.3")
     assert not [*tmp_path.iterdir()]
 
 

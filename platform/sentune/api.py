@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pandas as pd
 
-from sentune.corpora.tables import Data, specs_of
+from sentune.corpora.tables import Data, are_columns, specs_of
 from sentune.errors import InvalidValue, SentuneError
 from sentune.job.command import FAILED, Ended
 from sentune.job.notebook import without_advice
@@ -241,6 +241,10 @@ def evaluate(
     from sentune.embedder.embedder import Embedder
     from sentune.tasks import make_tasks, with_prior
 
+    if not tasks:
+        raise InvalidValue("tasks", dict(tasks), "give task -> data, as in {'rte': pairs}")
+    if prior and not dev:
+        raise InvalidValue("prior", prior, "give dev too, whose pairs it weights")
     embedder = model if isinstance(model, Embedder) else Embedder.load(model)
     stored = embedder.references.for_tasks() if embedder.references is not None else None
     readouts = dict(embedder.readouts)
@@ -273,7 +277,7 @@ def _specs_of(data: Judged, role: str, folder: str) -> tuple[str, ...]:
     from sentune.tasks import task_and_corpus
     from sentune.tasks.own import in_other_processes
 
-    if isinstance(data, Mapping):
+    if isinstance(data, Mapping) and not are_columns(data, role):
         parts = [(t, spec) for t, one in data.items() for spec in specs_of(one, role, folder)]
     else:
         parts = [task_and_corpus(spec) for spec in specs_of(data, role, folder)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -290,6 +292,20 @@ dimensions = st.one_of(
         lambda p: Integer(p[0], p[0] + p[1], step=p[2])
     ),
 )
+
+
+def test_numbers_of_numpy_are_those_of_python() -> None:
+    space = (Choice(np.int64(32), np.float64(0.5)), Uniform(np.float32(0.5), np.float64(1)))
+    assert space == (Choice(32, 0.5), Uniform(0.5, 1.0))
+    assert json.loads(json.dumps([d.to_dict() for d in space])) == [d.to_dict() for d in space]
+
+
+@pytest.mark.parametrize("value", [[32, 64], np.array([32, 64]), {"a": 1}])
+def test_what_is_no_value_or_no_dimension_is_refused_where_it_is_written(value: Any) -> None:
+    with pytest.raises(ValueError, match="is no value; write Choice"):
+        Choice(value)
+    with pytest.raises(InvalidValue, match=r"settings\[batch_size\]: .*Choice\(VALUE\)"):
+        replace(SPACE, settings={"batch_size": value})
 
 
 @given(dimensions, st.floats(-200, 200))

@@ -104,6 +104,27 @@ def test_what_a_class_lacks_is_said_where_it_is_defined(folder: Path) -> None:
     assert not own.OWN
 
 
+def test_a_task_without_a_name_or_a_result_is_refused(folder: Path) -> None:
+    class Bare:
+        def __init__(self, corpus: object, name: str) -> None:
+            pass
+
+        def sentences(self) -> list[str]:
+            return ["a"]
+
+        def evaluate(self, *_: object) -> dict[str, float]:
+            return {"bare/x": 1.0}
+
+    bare = sentune.task("bare", kind="labelled-pairs")(Bare)
+    with pytest.raises(InvalidValue, match=r"task: 'bare'.*set self.name"):
+        make_tasks([("bare", NLI)])
+    bare.name = "bare"  # type: ignore[attr-defined]
+    for found in ({"bare/x": 1.0}, 0.5, None):
+        bare.evaluate = lambda *_, found=found: found  # type: ignore[assignment,misc]
+        with pytest.raises(InvalidValue, match=r"task bare: .*return sentune.tasks.Result"):
+            evaluate(make_tasks([("bare", NLI)]), lambda texts: torch.zeros(1, 1), Cosine())
+
+
 def test_rows_under_its_name_are_judged_by_it(folder: Path) -> None:
     import match_task  # type: ignore[import-not-found]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,11 +14,16 @@ import pyarrow.parquet as pq
 
 from sentune.corpora.formats.arrow import kinds_with
 from sentune.corpora.schema import LABELS, SCHEMAS, Kind
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, first_line
 from sentune.io.object_store import files_at
 
-Data: TypeAlias = "str | Path | pd.DataFrame | pa.Table | Iterable[Any]"
-"""``FORMAT:PATH``, or rows: a table of pandas or pyarrow, a ``datasets.Dataset``, dicts, tuples."""
+Data: TypeAlias = (
+    "str | Path | pd.DataFrame | pa.Table | Mapping[str, Sequence[Any]] | Iterable[Any]"
+)
+"""``FORMAT:PATH``, or rows: a table of pandas or pyarrow, a ``datasets.Dataset``, columns by their
+names, dicts, tuples."""
+
+_COLUMNS = {name for schema in SCHEMAS.values() for name in schema.names}
 
 _NO_CLASS = -1
 """What ``datasets`` has in place of a class where a row has none."""
@@ -39,23 +45,39 @@ def specs_of(data: Data | Sequence[Data], role: str, folder: str) -> tuple[str, 
     items = list(data) if isinstance(data, list | tuple) else [data]
     if not items or not all(map(_is_corpus, items)):
         items = [data]
-    return tuple(item if isinstance(item, str) else _written(item, role, folder) for item in items)
+    return tuple(
+        str(item) if isinstance(item, str | Path) else _written(item, role, folder)
+        for item in items
+    )
 
 
 def _is_corpus(item: object) -> bool:
     """Return whether it is a specification or a table, not a row."""
     if isinstance(item, str):
         return ":" in item
-    return isinstance(item, pd.DataFrame | pa.Table) or hasattr(item, "column_names")
+    return isinstance(item, Path | pd.DataFrame | pa.Table) or hasattr(item, "column_names")
+
+
+def are_columns(data: Mapping[str, Any], role: str) -> bool:
+    """Return whether a mapping holds the columns of a corpus by their names.
+
+    Raises:
+        InvalidValue: it is a ``datasets.DatasetDict``; names its splits.
+    """
+    if hasattr(data, "column_names"):
+        splits = ", ".join(data)
+        raise InvalidValue(role, type(data).__name__, f"give one of its splits: {splits}")
+    return bool(kinds_with(data.keys()))
 
 
 def _written(data: Any, role: str, folder: str) -> str:
     """Write rows as Parquet and return their specification; equal rows have one file."""
-    table = _table(data, role)
-    if not kinds_with(set(table.column_names)):
-        needed = {kind: [c.name for c in SCHEMAS[kind] if not c.nullable] for kind in Kind}
-        known = "; ".join(f"{kind.value}: {', '.join(names)}" for kind, names in needed.items())
-        raise InvalidValue(role, ", ".join(table.column_names), f"name the columns as in {known}")
+    try:
+        table = _table(data, role)
+    except pa.ArrowException as error:
+        raise InvalidValue(
+            role, first_line(error), "give each column values of one type"
+        ) from error
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer)
     content = buffer.getvalue().to_pybytes()
@@ -68,22 +90,41 @@ def _written(data: Any, role: str, folder: str) -> str:
     return f"parquet:{path.replace('?', '%3F')}"
 
 
+def _known(names: Iterable[Any], role: str) -> list[str]:
+    """Return the columns among names that a kind of corpus has.
+
+    Raises:
+        InvalidValue: they are those of no kind; says which columns each kind has.
+    """
+    given = list(names)
+    if not kinds_with({*given}):
+        needed = {kind: [c.name for c in SCHEMAS[kind] if not c.nullable] for kind in Kind}
+        known = "; ".join(f"{kind.value}: {', '.join(names)}" for kind, names in needed.items())
+        raise InvalidValue(role, ", ".join(map(str, given)), f"name the columns as in {known}")
+    return [name for name in given if name in _COLUMNS]
+
+
 def _table(data: Any, role: str) -> pa.Table:
-    """Return rows of any kind as an Arrow table with named columns."""
+    """Return rows of any kind as an Arrow table of the columns that kinds of corpora have."""
     if isinstance(data, pa.Table):
-        return data
+        return data.select(_known(data.column_names, role))
     if isinstance(data, pd.DataFrame):
-        return pa.Table.from_pandas(data, preserve_index=False)
-    if hasattr(data, "features"):  # a datasets.Dataset; its classes are numbers with names
-        names = {n: f.names for n, f in data.features.items() if hasattr(f, "names")}
-        labelled = [row for row in data if "label" not in names or row["label"] != _NO_CLASS]
-        found = {name: [row[name] for row in labelled] for name in data.features}
+        return pa.Table.from_pandas(data[_known(data.columns, role)], preserve_index=False)
+    if isinstance(data, Mapping):
+        are_columns(data, role)
+        return pa.table({name: list(data[name]) for name in _known(data, role)})
+    if getattr(data, "features", None):  # a datasets.Dataset; its classes are numbers with names
+        plain = data.with_format(None).select_columns(_known(data.features, role))
+        names = {n: f.names for n, f in plain.features.items() if hasattr(f, "names")}
+        labelled = [row for row in plain if "label" not in names or row["label"] != _NO_CLASS]
+        found = {name: [row[name] for row in labelled] for name in plain.features}
         for name, classes in names.items():
             found[name] = [None if v in (None, _NO_CLASS) else classes[v] for v in found[name]]
         return pa.table(found)
     rows = list(data)
     if rows and all(isinstance(row, Mapping) for row in rows):
-        return pa.Table.from_pylist([dict(row) for row in rows])
+        wanted = _known(dict.fromkeys(name for row in rows for name in row), role)
+        return pa.table({name: [row.get(name) for row in rows] for name in wanted})
     tuples = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
     columns = list(zip(*tuples, strict=True)) if len({len(row) for row in tuples}) == 1 else []
     kind = _kind(columns)
@@ -108,5 +149,5 @@ def _kind(columns: Sequence[Sequence[Any]]) -> Kind | None:
     last = columns[-1]
     if all(isinstance(value, str) for value in last):
         return Kind.LABELLED_PAIRS if {*last} <= {*LABELS} else Kind.TRIPLETS
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in last)
+    numbers = all(isinstance(v, Real) and not isinstance(v, bool) for v in last)
     return Kind.SCORED_PAIRS if numbers else None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sentune.beats import beat
 from sentune.corpora.schema import Corpus, Kind
-from sentune.errors import CorpusError, TrialFailed
+from sentune.errors import CorpusError, InvalidValue, TrialFailed
 from sentune.geometry.base import Geometry
 
 Given: TypeAlias = Mapping[str, Any] | None
@@ -142,6 +142,7 @@ def evaluate(
 
     Raises:
         TrialFailed: an embedding is not finite; the message shows a sentence.
+        InvalidValue: a task returns something else than a ``Result``.
     """
     model = Model(embed=embed, geometry=geometry, features=features, generate=generate)
     needs = {t.name: t.sentences() for t in tasks if not isinstance(t, ModelTask)}
@@ -152,10 +153,13 @@ def evaluate(
         for done, task in enumerate(sorted(tasks, key=lambda t: isinstance(t, ModelTask))):
             beat("validating", done=done, total=len(tasks))
             if isinstance(task, ModelTask):
-                result.update(task.run(model, readouts))
-                continue
-            chosen = torch.tensor([row[s] for s in needs[task.name]], device=embeddings.device)
-            result.update(task.evaluate(embeddings[chosen], geometry, readouts))
+                found = task.run(model, readouts)
+            else:
+                chosen = torch.tensor([row[s] for s in needs[task.name]], device=embeddings.device)
+                found = task.evaluate(embeddings[chosen], geometry, readouts)
+            if not isinstance(found, Result):
+                raise InvalidValue(f"task {task.name}", found, "let it return sentune.tasks.Result")
+            result.update(found)
     return result
 
 

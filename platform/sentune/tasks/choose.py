@@ -98,7 +98,11 @@ def make_tasks(
         names = [name, f"{name}-{corpus.spec.partition(':')[0]}"]
         if kind == "sts" and (year := re.search(r"^sts:.*?20(\d\d)", corpus.spec, re.DOTALL)):
             names = [f"sts{year[1]}"]
-        made.append(maker(corpus, free_name(names, {task.name for task in made})))
+        task = maker(corpus, free_name(names, {task.name for task in made}))
+        if not hasattr(task, "name"):
+            fix = "let the __init__ of its class set self.name to the name that it is given"
+            raise InvalidValue("task", name, fix)
+        made.append(task)
     return made
 
 

@@ -19,6 +19,11 @@ from sentune.formatting import is_number
 Value: TypeAlias = str | int | float | bool | None
 
 
+def _plain(value: Any) -> Any:
+    """Return a number of numpy or torch as one of Python, anything else as it is."""
+    return value.item() if getattr(value, "shape", None) == () else value
+
+
 @dataclass(frozen=True, init=False)
 class Choice:
     """One of the given values."""
@@ -28,7 +33,11 @@ class Choice:
     def __init__(self, *values: Value) -> None:
         if not values:
             raise ValueError("a Choice needs at least one value")
-        object.__setattr__(self, "values", values)
+        found = tuple(map(_plain, values))
+        for value in found:
+            if not (value is None or isinstance(value, str | int | float)):
+                raise ValueError(f"{value!r} is no value; write Choice(32, 64) without a list")
+        object.__setattr__(self, "values", found)
 
     def __str__(self) -> str:
         return ", ".join(str(value) for value in self.values)
@@ -81,7 +90,9 @@ class _Range:
     log: bool = False
 
     def __post_init__(self) -> None:
-        low, high = self.low, self.high
+        low, high = _plain(self.low), _plain(self.high)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
         if not (math.isfinite(low) and math.isfinite(high)) or low > high:
             raise ValueError(f"{low}..{high} is no range")
         if self.log and low <= 0:

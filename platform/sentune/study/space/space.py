@@ -91,6 +91,10 @@ class SearchSpace:
     def __post_init__(self) -> None:
         if self.mode not in ("max", "min"):
             raise InvalidValue("mode", self.mode, "give max or min")
+        for name, dimension in self.settings.items():
+            if not isinstance(dimension, Dimension):
+                fix = "give a Choice, Uniform or Integer, of one value Choice(VALUE)"
+                raise InvalidValue(f"settings[{name}]", dimension, fix)
         check_conditions(self.settings, self.fixed, self.conditions)
         settings, conditions = settled(self.settings, self.fixed, self.conditions)
         object.__setattr__(self, "settings", settings)
