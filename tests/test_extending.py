@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -181,6 +182,16 @@ def test_a_format_reads_rows_and_leaves_bad_ones_out(tmp_path: Path) -> None:
         sentune.format("snli", "labelled-pairs")
     with pytest.raises(InvalidValue, match=r"no-kind.*triplets"):
         sentune.format("little", "no-kind")
+
+
+@pytest.mark.parametrize("rows", [[("a", "b", "neutral")], pd.DataFrame({"premise": ["a"]})])
+def test_a_format_that_yields_no_dicts_is_refused(rows: Any) -> None:
+    sentune.format("tuples", "labelled-pairs")(lambda _: rows)
+    try:
+        with pytest.raises(InvalidValue, match=r"format tuples: .*dict of premise, hypothesis"):
+            read("tuples:x", Kind.LABELLED_PAIRS)
+    finally:
+        del FORMATS["tuples"]
 
 
 def test_zero_is_a_score_and_a_class_of_a_format_of_ones_own() -> None:

@@ -29,7 +29,15 @@ class EmbedderModule(InputModule):  # type: ignore[misc]
         super().__init__()
         self.embedder, self._folder = embedder, folder
         self.method = embedder.method  # None of a closed form
-        self.max_seq_length = embedder.max_length
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """Most tokens of a sentence."""
+        return self.embedder.max_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, tokens: int) -> None:
+        self.embedder.max_length = tokens
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **others: Any) -> EmbedderModule:
@@ -83,7 +91,7 @@ class EntailmentTransformer(SentenceTransformer):  # type: ignore[misc]
     def similarity_pairwise(self, embeddings1: Tensor, embeddings2: Tensor) -> Tensor:
         """[N, D], [N, D] -> [N] similarities."""
         first, second = _arrays(embeddings1, embeddings2)
-        return torch.from_numpy(self[0].embedder.similarity(first, second))
+        return torch.from_numpy(np.atleast_1d(self[0].embedder.similarity(first, second)))
 
 
 def _arrays(*embeddings: Tensor) -> list[np.ndarray]:

@@ -318,7 +318,18 @@ def test_what_is_no_model_folder_is_refused(tmp_path: Path) -> None:
         Embedder.load(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "head.safetensors", "readouts.json"])
+def test_the_working_folder_may_be_the_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert repr(Embedder.load(".", "cpu")) == "<Embedder gumbel on cpu>"
+    monkeypatch.chdir(folder.parent)
+    with pytest.raises(InvalidValue, match=r"it is no model, without settings.json"):
+        Embedder.load("")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["model.safetensors", "head.safetensors", "readouts.json", "settings.json", "config.json"],
+)
 def test_damaged_files_are_refused(folder: Path, name: str) -> None:
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: len(content) // 2])

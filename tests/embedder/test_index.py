@@ -91,6 +91,15 @@ def test_faiss_finds_the_nearest_points(
         SentenceIndex.build(embedder, source, tmp_path / "other", factory="nonsense")
 
 
+def test_an_index_in_the_home_folder_is_found(
+    encoder: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    embedder = make(encoder, "simcse")
+    SentenceIndex.build(embedder, source, tmp_path / "index")
+    assert embedder.search(QUERIES[:1], "~/index", k=1)
+
+
 def test_what_cannot_be_searched_is_refused(encoder: str, source: Path, tmp_path: Path) -> None:
     gumbel, simcse = make(encoder, "gumbel"), make(encoder, "simcse")
     with pytest.raises(InvalidValue, match=r"INDEX.*sentune index"):

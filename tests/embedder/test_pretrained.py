@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,13 @@ def test_the_poolers_output(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["gpt2"], indirect=True)
+def test_a_copy_by_pickle_is_the_same_encoder(folder: Path) -> None:
+    embedder = Embedder.load(f"hf:{folder}?pooling=mean", "cpu")
+    again = pickle.loads(pickle.dumps(embedder))
+    np.testing.assert_array_equal(again.encode(SENTENCES), embedder.encode(SENTENCES))
+
+
+@pytest.mark.parametrize("folder", ["gpt2"], indirect=True)
 def test_a_prompt_goes_around_each_sentence(folder: Path) -> None:
     embedder = Embedder.load(f"hf:{folder}?pooling=last&prompt=eol", "cpu")
     text = 'This sentence : "a dog runs" means in one word:"'
@@ -191,6 +199,8 @@ def test_random_encoders_repeat_by_seed_and_do_not_depend_on_the_batch(
     np.testing.assert_allclose(found[:3], alone, atol=1e-6)
     np.testing.assert_array_equal(Embedder.load(source, "cpu").encode(SENTENCES), found[:3])
     assert not np.allclose(Embedder.load(f"{source}&seed=1", "cpu").encode(SENTENCES), found[:3])
+    again = pickle.loads(pickle.dumps(embedder))
+    np.testing.assert_array_equal(again.encode(SENTENCES), found[:3])
 
 
 def test_borep_is_the_largest_of_the_projected_words() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -82,6 +83,7 @@ def test_vectors_are_those_of_the_embedder(
     trust = method not in PLAIN
     theirs = peer.SentenceTransformer(str(folder), device="cpu", trust_remote_code=trust)
     found = ours.encode(SENTENCES)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(ours)).encode(SENTENCES), found)
     assert np.ptp(found, axis=0).max() > 1e-3
     np.testing.assert_allclose(theirs.encode(SENTENCES), found, rtol=1e-5, atol=1e-6)
     table = torch.from_numpy(ours.similarity_table(SENTENCES, SENTENCES))
@@ -89,6 +91,22 @@ def test_vectors_are_those_of_the_embedder(
     theirs.save(str(tmp_path / "copy"), create_model_card=False)
     again = peer.SentenceTransformer(str(tmp_path / "copy"), device="cpu", trust_remote_code=trust)
     np.testing.assert_allclose(again.encode(SENTENCES), found, rtol=1e-5, atol=1e-6)
+
+
+def test_a_length_and_a_pair_of_vectors_are_those_of_the_embedder(
+    model_of: Callable[[str], Path],
+) -> None:
+    folder = model_of("gumbel")
+    ours = Embedder.load(folder, "cpu")
+    theirs = peer.SentenceTransformer(str(folder), device="cpu", trust_remote_code=True)
+    assert theirs.max_seq_length == ours.max_length == 16
+    whole = ours.encode(SENTENCES)
+    found = theirs.similarity_pairwise(whole[0], whole[1])
+    assert found.tolist() == pytest.approx([ours.similarity(whole[0], whole[1])])
+    theirs.max_seq_length = ours.max_length = 4
+    short = theirs.encode(SENTENCES)
+    np.testing.assert_allclose(short, ours.encode(SENTENCES), rtol=1e-5, atol=1e-6)
+    assert not np.allclose(short, whole)
 
 
 def test_a_method_in_a_module_that_begins_like_simcse_keeps_its_head(

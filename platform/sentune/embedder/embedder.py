@@ -64,6 +64,9 @@ class Embedder(Comparing, Operations):
         asked = self.settings.get("max_length") or method.encoder.max_length
         self.max_length = min(int(asked), method.encoder.max_length)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} on {self.device}>"
+
     @staticmethod
     def load(source: str | Path, device: str | torch.device | None = None) -> Embedder:
         """Return a model from its folder, or from the registry.

@@ -47,7 +47,7 @@ class SentenceIndex:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).expanduser()
         if not (self.folder / SENTENCES).is_file():
             fix = "name a folder that `sentune index` wrote"
             raise InvalidValue("INDEX", str(folder), fix)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from sentune.embedder.encode import listed
 from sentune.embedder.pretrained import PREFIXES, PointEmbedder, load_pretrained
 from sentune.embedder.references import StoredReferences
 from sentune.encoders.words.vectors import is_word_table
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, first_line
 from sentune.io.folders import found_again
 from sentune.io.object_store import asked, files_at, on_this_machine
 from sentune.methods import CLOSED_FORM, Invertible
@@ -139,11 +139,15 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
     check_model(folder)
     card = folder / CARD_FILE
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
-    name = str(read_settings(folder)["method"]) if (folder / SETTINGS_FILE).is_file() else ""
-    if name in CLOSED_FORM:
-        return _on_words(load_closed_form(folder), text)
-    on_words = any(is_word_table(folder / part) for part in ("", WORDS))
-    model = _load_trained(folder, on_words=on_words)
+    try:
+        name = str(read_settings(folder)["method"]) if (folder / SETTINGS_FILE).is_file() else ""
+        if name in CLOSED_FORM:
+            return _on_words(load_closed_form(folder), text)
+        on_words = any(is_word_table(folder / part) for part in ("", WORDS))
+        model = _load_trained(folder, on_words=on_words)
+    except (SafetensorError, JSONDecodeError, UnicodeDecodeError, OSError) as error:
+        fix = f"a file of it is damaged: {first_line(error)}"
+        raise InvalidValue("model", str(folder), fix) from error
     if model.tokenizer is None:
         return InvertibleEmbedder(model, text, device)
     return Embedder(
@@ -162,7 +166,7 @@ def _on_words(loaded: LoadedModel, card: str) -> PointEmbedder:
     value = int(loaded.readouts[loaded.method.axis.name])
     return PointEmbedder(
         loaded.method.name,
-        lambda sentences, _: torch.from_numpy(loaded.method.embed(sentences, value)),
+        partial(_fitted_rows, loaded.method, value),
         torch.device("cpu"),
         settings=loaded.settings,
         readouts=loaded.readouts,
@@ -170,11 +174,15 @@ def _on_words(loaded: LoadedModel, card: str) -> PointEmbedder:
     )
 
 
+def _fitted_rows(method: Any, value: int, sentences: list[str], _: int) -> Tensor:
+    return torch.from_numpy(method.embed(sentences, value))
+
+
 def _load_trained(folder: Path, *, on_words: bool) -> LoadedModel:
     """Return the model of a method that was trained by gradient, ``on_words`` or with a tokenizer.
 
     Raises:
-        InvalidValue: what is missing or damaged; absent weights must never become random ones.
+        InvalidValue: what is missing; absent weights must never become random ones.
     """
     needed = [READOUTS_FILE]
     if not on_words:
@@ -184,10 +192,7 @@ def _load_trained(folder: Path, *, on_words: bool) -> LoadedModel:
         missing.append("model.safetensors")
     if missing:
         raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
-    try:
-        return load_method(folder)
-    except (SafetensorError, JSONDecodeError) as error:
-        raise InvalidValue("model", str(folder), f"a file of it is damaged: {error}") from error
+    return load_method(folder)
 
 
 def folder_of(source: str | Path) -> Path:
@@ -212,7 +217,8 @@ def folder_of(source: str | Path) -> Path:
         except FileNotFoundError:  # earlier versions wrote none
             manifest = b""
         return _copied(uri, manifest)
-    return found_again(Path(source).expanduser())
+    path = Path(source).expanduser()
+    return found_again(path) if path.name else path  # of the working folder the name is empty
 
 
 _COPIES = ExitStack()

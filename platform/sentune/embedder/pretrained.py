@@ -6,6 +6,7 @@ Legend: N = sentences, L = words of the longest one, n = width of a word vector,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
@@ -18,8 +19,8 @@ from torch import Tensor
 from sentune.embedder.embedder import Embedder, device_of
 from sentune.encoders.tokenizing import begins_with_cls, length_sorted_chunks
 from sentune.encoders.transformer import no_progress_bars
-from sentune.encoders.words import open_words
-from sentune.encoders.words.random import KINDS
+from sentune.encoders.words import WordTable, open_words
+from sentune.encoders.words.random import KINDS, RandomEncoder
 from sentune.errors import InvalidValue, first_line
 from sentune.geometry.points import Points
 from sentune.methods.base import SentenceMethod, Settings
@@ -141,14 +142,17 @@ def _pretrained(source: str, name: str, options: HubOptions, device: torch.devic
     if options.max_length:
         model.max_seq_length = options.max_length
 
-    def embed(sentences: list[str], batch_size: int) -> Tensor:
-        texts = [template.replace("{}", sentence) for sentence in sentences]
-        found: Tensor = model.encode(
-            texts, batch_size=batch_size, convert_to_tensor=True, show_progress_bar=False
-        )
-        return found.float()
+    return PointEmbedder(source, partial(_pretrained_rows, model, template), device)
 
-    return PointEmbedder(source, embed, device)
+
+def _pretrained_rows(
+    model: SentenceTransformer, template: str, sentences: list[str], batch_size: int
+) -> Tensor:
+    texts = [template.replace("{}", sentence) for sentence in sentences]
+    found: Tensor = model.encode(
+        texts, batch_size=batch_size, convert_to_tensor=True, show_progress_bar=False
+    )
+    return found.float()
 
 
 def _sentence_transformer(
@@ -217,21 +221,28 @@ def _random(source: str, kind: str, options: RandomOptions, device: torch.device
     encoder = KINDS[kind](width, options.size, torch.Generator().manual_seed(options.seed))
     encoder.to(device)
 
-    def embed(sentences: list[str], batch_size: int) -> Tensor:
-        found = words.ids(sentences)
-        rows = [found.ids[a:b] for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
-        known = [place for place, row in enumerate(rows) if len(row)]
-        out = torch.zeros(len(rows), encoder.width, device=device)
-        if known:
-            ids = [rows[k] for k in known]
-            chunks, restore = length_sorted_chunks(ids, batch_size, 0, device.type)
-            parts = []
-            with torch.no_grad():
-                for chunk in chunks:
-                    vectors = torch.from_numpy(words.vectors[chunk.input_ids.numpy()])
-                    mask = chunk.attention_mask.bool().to(device)
-                    parts.append(encoder(vectors.to(device), mask))
-            out[known] = torch.cat(parts)[restore.to(device)]
-        return out
+    return PointEmbedder(source, partial(_random_rows, words, encoder, device), device)
 
-    return PointEmbedder(source, embed, device)
+
+def _random_rows(
+    words: WordTable,
+    encoder: RandomEncoder,
+    device: torch.device,
+    sentences: list[str],
+    batch_size: int,
+) -> Tensor:
+    found = words.ids(sentences)
+    rows = [found.ids[a:b] for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
+    known = [place for place, row in enumerate(rows) if len(row)]
+    out = torch.zeros(len(rows), encoder.width, device=device)
+    if known:
+        ids = [rows[k] for k in known]
+        chunks, restore = length_sorted_chunks(ids, batch_size, 0, device.type)
+        parts = []
+        with torch.no_grad():
+            for chunk in chunks:
+                vectors = torch.from_numpy(words.vectors[chunk.input_ids.numpy()])
+                mask = chunk.attention_mask.bool().to(device)
+                parts.append(encoder(vectors.to(device), mask))
+        out[known] = torch.cat(parts)[restore.to(device)]
+    return out

@@ -46,11 +46,13 @@ def format(
         def read(spec: Spec, log: Log) -> Iterator[Row]:
             given = {o: value for o, value in spec.options.items() if o in (options or {})}
             found = function(spec.path, **given)
-            examples = (
-                {c: None if (value := example.get(c)) == "" else value for c in columns}
-                for example in found
-            )
-            return rows_of(own, examples, spec.path, log)
+            return rows_of(own, map(example, found), spec.path, log)
+
+        def example(given: Any) -> dict[str, Any]:
+            if not isinstance(given, Mapping):
+                fix = f"let its function yield a dict of {', '.join(columns)} for each row"
+                raise InvalidValue(f"format {name}", given, fix)
+            return {c: None if (value := given.get(c)) == "" else value for c in columns}
 
         FORMATS[name] = Format({own: read}, options or {})
         OWN.add(name)
