@@ -36,7 +36,8 @@ class TrialRecord:
         settings: what training depended on.
         readouts: best hyperparameters found on the trained model, ``task/readout`` -> value.
         metrics: fractions named ``task/metric``, at the best milestone of the objective that was
-            judged on all of dev; of a trial that a rung stopped on a part of it, see ``PART``.
+            judged on all of dev, of the trial or of those that it goes on from; of a trial that a
+            rung stopped on a part of it, see ``PART``.
         examples: examples of the training corpus seen.
         seconds: seconds of training and validation, over all starts.
         curve: milestone in examples -> metrics at that milestone.
@@ -95,6 +96,14 @@ class TrialRecord:
         for group in ("settings", "metrics", "readouts", "violations"):
             found |= {f"{group}.{name}": value for name, value in getattr(self, group).items()}
         return found
+
+
+def measured_by(trial: TrialRecord, trials: Mapping[int, TrialRecord]) -> TrialRecord:
+    """Return the trial itself or the one, of those that it went on from, that has the milestone of
+    its metrics, and with it the checkpoint."""
+    while trial.begun_at and trial.parent is not None and trial.metrics not in trial.curve.values():
+        trial = trials[trial.parent]
+    return trial
 
 
 def with_ends(trials: Iterable[TrialRecord]) -> list[TrialRecord]:

@@ -152,6 +152,25 @@ def test_a_winner_whose_checkpoint_was_dropped_is_trained_again_to_the_same_mode
     assert finals.records()[0].seeds == before[0].seeds
 
 
+def test_without_finalists_the_best_milestone_before_a_trial_was_stopped_is_shipped(
+    scene: Scene,
+) -> None:
+    settings = {"settings": {"x": 3, "y": 0}, "seed": 0}
+    went_on = {"parent": 0, "begun_at": 100, "inherited": {"metrics": {OBJECTIVE: 0.9}}}
+    for notes in ({}, went_on):
+        scene.search.add(create_trial(state=Stored.RUNNING, user_attrs={**settings, **notes}))
+    scene.search.milestone(0, Report(examples=50, metrics={OBJECTIVE: 0.9}))
+    scene.search.prune(0, "0.6 at 100 examples; it waits")
+    scene.search.milestone(1, Report(examples=900, final=True, metrics={OBJECTIVE: 0.4}))
+    scene.search.complete(1)
+    saved = Progress(examples=50, metrics={}, save=lambda folder: None)
+    CheckpointStore(scene.config.directory("0000")).save(saved, 0.9)
+    finals = scene.finals(finalists=0)
+    assert finals.winning_run() == "0000"
+    assert str(finals.best_checkpoint()).endswith("0000/examples_000000050")
+    assert finals.lost() is None
+
+
 def test_retention_follows_the_finals(scene: Scene) -> None:
     for x in (4, 3):
         scene.trial(x, 0.9)

@@ -28,7 +28,7 @@ from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace, Uniform
 from sentune.study.store.storage import open_storage, storage_url
 from sentune.study.store.study_index import StudyPlace, find_study
-from sentune.study.store.trial_codec import TWIN, WARM_FROM
+from sentune.study.store.trial_codec import TWIN, WARM_FROM, record_of
 from sentune.study.store.trial_store import TrialStore
 
 
@@ -68,6 +68,16 @@ def test_one_that_was_stopped_and_went_on_is_taken_once():
     study, said = forked(SPACE, trials=(stopped, trial_of(0.5, notes={"parent": 0})))
     assert said.taken == 1
     assert [trial.user_attrs[WARM_NUMBER] for trial in study.get_trials()] == [1]
+
+
+def test_one_that_went_on_keeps_the_best_milestone_before_it():
+    best = {"metrics": {OBJECTIVE: 0.95}, "readouts": {}}
+    stopped = trial_of(0.5, state=TrialState.PRUNED, examples=100)
+    study, _ = forked(
+        SPACE, trials=(stopped, trial_of(0.5, notes={"parent": 0, "inherited": best}))
+    )
+    (trial,) = study.get_trials()
+    assert record_of(trial, Objective(OBJECTIVE)).metrics == best["metrics"]
 
 
 def test_trials_outside_the_new_space_are_left_and_counted():

@@ -115,9 +115,9 @@ def test_the_cost_of_a_plan_run_by_run():
     assert cost.gpu_hours == 0
     assert cost.hours == pytest.approx((search / 2 + full) / 3600)  # two at a time
     assert cost.hours_now == cost.hours
-    # five for each of two at work, three kept, two of the finals, one published; two for each of
+    # five for each of two at work, three kept, two of the finals, one published; three for each of
     # four that wait at each of two rungs
-    assert cost.disk_bytes == (16 + 16) * PROBE.checkpoint_bytes
+    assert cost.disk_bytes == (16 + 24) * PROBE.checkpoint_bytes
     assert cost.basis == "a probe; on other machines it will differ"
 
 

@@ -156,6 +156,26 @@ def test_what_a_scheduler_may_go_on_from_stays_whatever_became_of_it(storage: st
     assert study.kept() == {"0001": BEST}
 
 
+def test_of_one_that_went_on_the_run_with_its_best_milestone_is_kept(storage: str) -> None:
+    study, needed = toys(storage, keep=1), {"0001"}
+    study.add(0.9, TrialState.PRUNED)
+    study.trials[0].curve = {50: {SCORE.metric: 0.9}}
+    for parent, state in ((0, TrialState.PRUNED), (1, TrialState.RUNNING)):
+        study.add(0.9, state)
+        study.trials[-1].parent, study.trials[-1].begun_at = parent, 100
+    retention = Retention(study.config, study, needed=lambda: needed)
+    retention.apply()
+    assert study.kept() == {"0000": BEST, "0001": ALL, "0002": ALL}
+    needed.clear()
+    study.trials[-1].state = TrialState.COMPLETE
+    for _ in range(2):
+        retention.apply()
+        assert study.kept() == {"0000": BEST}
+    study.add(0.95)
+    retention.apply()
+    assert study.kept() == {"0003": BEST}
+
+
 def test_finalists_keep_their_best_until_the_winner_is_published(storage: str) -> None:
     study = toys(storage, keep=1)
     study.add(0.9)

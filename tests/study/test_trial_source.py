@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from benchmarks.simulate import open_simulated
 from sentune.launchers.trial_report import Report
-from sentune.records import PART, Spent, TrialRecord, with_ends
+from sentune.records import PART, Spent, TrialRecord, measured_by, with_ends
 from sentune.records import TrialState as State
 from sentune.study.runner.trial_source import Candidate, FinalsSource, SearchSource
 from sentune.study.samplers.per_trial import Draw, PerTrial
@@ -134,6 +134,37 @@ def test_a_stopped_trial_goes_on_when_it_is_among_the_best_of_its_rung(storage):
     seen = [(t.state, t.value) for t in seen_by_tpe(search.store)]
     stopped, complete = TrialState.PRUNED, TrialState.COMPLETE
     assert seen == [(stopped, 0.4), (complete, 0.6), (stopped, 0.1)]
+
+
+def test_one_that_goes_on_keeps_the_best_milestone_before_it_was_stopped(storage):
+    """As if it had never been stopped, over two rungs, for rankings, samplers and the model."""
+    search = Search(storage, trials=3, numbers={"max_examples": 400})
+    curve = {50: 0.9, 100: 0.6, 200: 0.5, 400: 0.4}
+    others = {100: 0.5, 200: 0.3, 400: 0.2}
+
+    def play(curve: Mapping[int, float]) -> Candidate:
+        run = search.next()
+        for at in (at for at in curve if at > run.start_at):
+            metrics, readouts = {"toy/score": curve[at]}, {"toy/beta": at}
+            said = Report(examples=at, final=at == 400, metrics=metrics, readouts=readouts)
+            if stopped := search.store.milestone(run.number, said):
+                search.store.prune(run.number, stopped)
+                return run
+        search.store.complete(run.number)
+        return run
+
+    played = [play(curve), play(others), play(curve), play(others), play(curve)]
+    assert [run.start_from for run in played] == ["", "", "0000", "", "0002"]
+    last = search.store.record(4)
+    assert (last.state, last.metrics, last.readouts) == (
+        State.COMPLETE, {"toy/score": 0.9}, {"toy/beta": 50}
+    )  # fmt: skip
+    assert search.store.get(4).values == [0.9]
+    assert [*last.curve] == [400]
+    records = {record.id: record for record in search.store.records()}
+    assert measured_by(last, records).id == 0, "its checkpoint is the one to ship"
+    (whole,) = [trial for trial in with_ends(records.values()) if trial.id == 4]
+    assert (whole.metrics, [*whole.curve]) == (last.metrics, [*curve])
 
 
 def new_tpe() -> PerTrial:

@@ -27,6 +27,7 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.store.storage import open_storage, stored_fingerprint, study_id
 from sentune.study.store.study_index import StudyPlace, find_study
 from sentune.study.store.trial_codec import (
+    INHERITED,
     MILESTONE,
     PARENT,
     SETTINGS,
@@ -176,7 +177,7 @@ def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool
     milestones = {
         name: {key: value for key, value in said.items() if key != "cost"}
         for name, said in trial.user_attrs.items()
-        if name.startswith(MILESTONE)
+        if name.startswith((MILESTONE, INHERITED))
     }
     notes = {WARM_FROM: old, WARM_NUMBER: trial.number, SETTINGS: settings}
     return create_trial(

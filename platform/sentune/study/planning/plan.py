@@ -20,7 +20,8 @@ PER_RUN = 5
 the one that is being written."""
 
 PER_WAITING = 2
-"""Checkpoints of a stopped run that may go on: best and newest."""
+"""Checkpoints of a stopped run that may go on: best and newest. Where rungs are judged on all of
+dev, the best of the run that it went on from is one more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,7 +258,8 @@ def _run_hours(plan: Plan, config: StudyConfig, probe: Probe) -> tuple[float, fl
 def bytes_bound(checkpoint_bytes: int, plan: Plan, config: StudyConfig) -> int:
     """Return the most bytes that a study's checkpoints take: of runs at work, of stopped ones that
     may go on, of the best trials, of the finals, and one of the published model."""
-    runs = PER_RUN * plan.concurrent + PER_WAITING * most_waiting(config)
+    waiting = PER_WAITING + (not config.rows_at_rungs)
+    runs = PER_RUN * plan.concurrent + waiting * most_waiting(config)
     return checkpoint_bytes * (runs + config.keep + plan.finalists + 1)
 
 

@@ -18,7 +18,7 @@ import optuna
 import scipy
 from optuna.trial import TrialState as Stored
 
-from sentune.records import FinalistRecord, TrialRecord
+from sentune.records import FinalistRecord, TrialRecord, measured_by
 from sentune.study.config import StudyConfig
 from sentune.study.runner.trial_source import (
     FinalsSource,
@@ -112,7 +112,10 @@ class Finals:
             return None
         trial, seed = best[0], self.config.seed  # without finalists; ``lost`` may have run it again
         again = seed in self._complete(trial.id)
-        return trial, seed, run_name(trial.id, seed if again else None)
+        if again:
+            return trial, seed, run_name(trial.id, seed)
+        run = measured_by(trial, {one.id: one for one in self.search.records()})
+        return trial, seed, run_name(run.id)
 
     def winning_run(self) -> str | None:
         """Name of the run whose model is shipped, as things stand; None where no trial may win."""

@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,7 +20,7 @@ from sentune.errors import DamagedFile
 from sentune.io.atomic import StorageError, read_document, write_document
 from sentune.io.object_store import files_at, names_in
 from sentune.readouts.sweep import sweeps_among
-from sentune.records import TrialRecord, TrialState
+from sentune.records import TrialRecord, TrialState, measured_by
 from sentune.study import SCHEDULERS
 from sentune.study.config import StudyConfig
 from sentune.study.space.objectives import Objective, ranked
@@ -61,6 +61,7 @@ def rule_of(
     winner: str | None,
     published: str | None,
     needed: Iterable[str],
+    dropped: Collection[str] = (),
 ) -> dict[str, Stays]:
     """Return run -> what stays of it. A run that is not named is not touched.
 
@@ -72,18 +73,26 @@ def rule_of(
         winner: run whose model is shipped, as things stand.
         published: run whose model stands in the study's folder, whatever else has won since.
         needed: runs whose checkpoints other runs may still go on from.
+        dropped: runs without checkpoints; trials that were measured there are none of the best.
     """
+    needed, known = {*needed}, {trial.id: trial for trial in trials}
+    measured = {trial.id: measured_by(trial, known).id for trial in trials}
 
     def stays(run: TrialRecord, kept: bool) -> Stays:
         if run.state is TrialState.RUNNING:
             return Stays.ALL
-        return Stays.BEST if run.state is TrialState.COMPLETE and kept else Stays.NOTHING
+        return Stays.BEST if kept else Stays.NOTHING
 
-    best = {trial.id for trial in ranked(trials, objectives)[:keep]}
+    there = [trial for trial in trials if run_name(measured[trial.id]) not in dropped]
+    going = [t for t in trials if t.state is TrialState.RUNNING or run_name(t.id) in needed]
+    best = {measured[trial.id] for trial in [*ranked(there, objectives)[:keep], *going]}
     over = winner is not None and published == winner
     return {
         **{run_name(trial.id): stays(trial, trial.id in best) for trial in trials},
-        **{name: stays(run, not over or name == winner) for name, run in finals.items()},
+        **{
+            name: stays(run, run.state is TrialState.COMPLETE and (not over or name == winner))
+            for name, run in finals.items()
+        },
         **({published: Stays.BEST} if published is not None else {}),
         **dict.fromkeys(needed, Stays.ALL),
     }
@@ -156,18 +165,18 @@ class Retention:
     def rule(self) -> dict[str, Stays]:
         """Return run -> what stays of it; see ``rule_of``.
 
-        Trials whose checkpoints were dropped are left out: those that were better then still are.
+        Those whose checkpoints were dropped stay so: the ones that were better then still are.
         """
-        finals, dropped = self.finals, Stays.NOTHING
-        trials = self.search.records()
+        finals = self.finals
         return rule_of(
-            [trial for trial in trials if self._applied.get(run_name(trial.id)) is not dropped],
+            self.search.records(),
             self.search.objectives,
             self.config.keep,
             finals=finals.runs() if finals is not None else {},
             winner=finals.winning_run() if finals is not None else None,
             published=self._published,
             needed=self.needed(),
+            dropped={name for name, stays in self._applied.items() if stays is Stays.NOTHING},
         )
 
 

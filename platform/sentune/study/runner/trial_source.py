@@ -16,7 +16,7 @@ import optuna
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.records import TrialRecord
+from sentune.records import PART, TrialRecord
 from sentune.study.samplers.per_trial import Sampler
 from sentune.study.samplers.registry import make_sampler
 from sentune.study.samplers.study_adapter import SAMPLER, distribution
@@ -25,6 +25,7 @@ from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import (
     BEGUN_AT,
+    INHERITED,
     MICRO_BATCH,
     NOTES,
     PARENT,
@@ -34,6 +35,7 @@ from sentune.study.store.trial_codec import (
     TRIAL,
     TWIN,
     answers,
+    best_of_chain,
     drawn,
     key,
     repeats,
@@ -244,6 +246,9 @@ class SearchSource(Source):
             at = 0
         kept = {name: said[name] for name in (SAMPLER, MICRO_BATCH) if name in said}
         kept |= {TO_END: True} if to_end else {}
+        best = best_of_chain(parent, self.store.first)
+        if at and PART not in best["metrics"]:  # one that begins anew measures it again
+            kept[INHERITED] = {part: best.get(part, {}) for part in ("metrics", "readouts")}
         return self.store.create(
             dict(parent.params),
             dict(parent.distributions),

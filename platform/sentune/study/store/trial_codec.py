@@ -27,6 +27,10 @@ PARENT = "parent"
 """Number of the trial whose checkpoint a run takes up, at ``BEGUN_AT`` examples; 0 of them: that
 checkpoint was lost, and the run begins anew."""
 
+INHERITED = "inherited"
+"""Of a trial that goes on: ``metrics`` and ``readouts`` of the best milestone of those that it goes
+on from, judged on all of dev; missing or empty: there is none."""
+
 TO_END = "to_end"
 """Of a trial that goes on: no rung stops it, since all others have ended."""
 
@@ -63,7 +67,7 @@ def run_name(trial: int, seed: int | None = None) -> str:
 def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
     """Return the trial as the summary shows it."""
     curve, notes = milestones(trial), trial.user_attrs
-    shown = best_milestone(curve, objective)
+    shown = best_of_chain(trial, objective)
     end, no_memory = ending(trial), trial.constraints.get(MEMORY, 0.0) > 0
     infeasible = no_memory and trial.state == Stored.PRUNED  # Optuna has no word for it
     costs: dict[str, dict[str, float]] = {}  # start of the trial -> as it was said last
@@ -138,6 +142,13 @@ def milestones(trial: FrozenTrial) -> dict[int, dict[str, Any]]:
         if name.startswith(MILESTONE)
     }
     return dict(sorted(found.items()))
+
+
+def best_of_chain(trial: FrozenTrial, objective: Objective) -> Mapping[str, Any]:
+    """Return the best milestone of the trial and of those that it goes on from, as if the first of
+    them had never been stopped."""
+    before = trial.user_attrs.get(INHERITED)
+    return best_milestone({**({0: before} if before else {}), **milestones(trial)}, objective)
 
 
 def best_milestone(

@@ -175,8 +175,11 @@ class TrialStore:
         return self.scheduler.verdict(curves, stored.number, report.examples)
 
     def complete(self, number: int) -> TrialRecord:
-        """End a trial that used up its budget, with the objectives at its best milestone."""
-        best = codec.best_milestone(codec.milestones(self.get(number)), self.first)
+        """End a trial that used up its budget, with the objectives at its best milestone.
+
+        Those of the trials that it went on from count too.
+        """
+        best = codec.best_of_chain(self.get(number), self.first)
         metrics = best.get("metrics", {})
         if missing := [o.metric for o in self.objectives if o.metric not in metrics]:
             reason = f"the trial ended without {', '.join(missing)}"
