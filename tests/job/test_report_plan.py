@@ -45,7 +45,7 @@ def test_what_is_asked_for_and_what_it_costs(width: int) -> None:
         "1 now, 8 at full scale",
         " at full scale, ",
         "GPU hours",
-        "up to 63.0 MB, 1.0 MB a checkpoint",
+        "up to 71.0 MB, 1.0 MB a checkpoint",
         "a probe; 2 workers",
     ):
         assert text in shown

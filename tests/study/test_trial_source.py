@@ -223,6 +223,31 @@ def test_one_whose_checkpoint_is_gone_begins_anew(storage):
     assert (record.parent, record.begun_at) == (0, 0)
 
 
+def test_one_that_begins_anew_stands_once_in_the_rung_that_it_comes_to_again(storage):
+    """The place of its parent there is left to the next best."""
+    more = {"numbers": {"eta": 3, "max_examples": 300}, "has_checkpoint": lambda *_: False}
+    search = Search(storage, trials=7, **more)
+    values = iter([0.9, 0.8, 0.1, 0.9, 0.2, 0.2, 0.2])
+
+    def reach_rung() -> str:
+        value = next(values)
+        said = Report(examples=100, metrics={"toy/score": value, PART: 1.0})
+        run = search.next()
+        if stopped := search.store.milestone(run.number, said):
+            search.store.prune(run.number, stopped)
+        else:
+            final = Report(examples=300, final=True, metrics={"toy/score": value})
+            search.store.milestone(run.number, final)
+            search.store.complete(run.number)
+        return stopped
+
+    stopped = [reach_rung() for _ in range(7)]
+    assert [bool(why) for why in stopped] == [True, True, True, False, True, True, True]
+    assert search.store.record(3).parent == 0
+    assert "the best 1 of 5 go on" in stopped[5], "trials 0 and 3 are one"
+    assert search.store.record(search.next().number).parent == 1
+
+
 def test_where_a_budget_is_used_up_only_what_the_search_needs_goes_on(storage):
     search = Search(storage, trials=9)
     search.stop_two()

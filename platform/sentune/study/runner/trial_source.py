@@ -36,6 +36,7 @@ from sentune.study.store.trial_codec import (
     TWIN,
     answers,
     best_of_chain,
+    curves_of,
     drawn,
     key,
     repeats,
@@ -205,7 +206,7 @@ class SearchSource(Source):
     def _standing(self, trials: Iterable[FrozenTrial]) -> tuple[Curves, dict[int, int]]:
         """Return the curves of trials that have not come to nothing, and the rungs at which those
         were stopped that none has gone on from."""
-        curves = {trial.number: trial.intermediate_values for trial in trials}
+        curves = curves_of(trials)
         parents = {t.number: t.user_attrs[PARENT] for t in trials if PARENT in t.user_attrs}
         for trial in trials:
             number: int | None = trial.number

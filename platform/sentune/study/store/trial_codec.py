@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from optuna.study import StudyDirection
@@ -142,6 +142,23 @@ def milestones(trial: FrozenTrial) -> dict[int, dict[str, Any]]:
         if name.startswith(MILESTONE)
     }
     return dict(sorted(found.items()))
+
+
+def curves_of(trials: Iterable[FrozenTrial]) -> dict[int, dict[int, float]]:
+    """Return trial number -> examples -> objective.
+
+    A milestone that a trial has reached again, since it began anew, is left out of those that it
+    goes on with.
+    """
+    curves, parents = {}, {}
+    for trial in trials:  # by number: a parent comes before
+        curves[trial.number] = dict(trial.intermediate_values)
+        parents[trial.number] = before = trial.user_attrs.get(PARENT)
+        while before is not None:
+            for examples in trial.intermediate_values:
+                curves[before].pop(examples, None)
+            before = parents[before]
+    return curves
 
 
 def best_of_chain(trial: FrozenTrial, objective: Objective) -> Mapping[str, Any]:

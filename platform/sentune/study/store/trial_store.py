@@ -7,6 +7,7 @@ start writes those that a kill has left out (``settle``).
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 import uuid
@@ -168,10 +169,13 @@ class TrialStore:
             return ""
         if codec.TO_END in stored.user_attrs:
             return ""
-        curves = {trial.number: trial.intermediate_values for trial in self.trials()}
+        now = copy.copy(stored)
         if len(self.objectives) == 1:
             reached = {report.examples: report.metrics[self.first.metric]}
-            curves[stored.number] = {**stored.intermediate_values, **reached}
+            now.intermediate_values = {**stored.intermediate_values, **reached}
+        # later ones change no verdict, nor do they where they reach again what an earlier one had
+        earlier = (trial for trial in self.trials() if trial.number < stored.number)
+        curves = codec.curves_of([*earlier, now])
         return self.scheduler.verdict(curves, stored.number, report.examples)
 
     def complete(self, number: int) -> TrialRecord:
