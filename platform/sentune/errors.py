@@ -52,6 +52,10 @@ class InvalidValue(SentuneError, ValueError):
         self.field, self.value, self.fix = field, value, fix
 
 
+class CheckpointGone(InvalidValue):
+    """The checkpoint of another run from which one was to go on is missing or damaged."""
+
+
 class CorpusError(SentuneError):
     """A corpus that cannot be read, with file, line where known, and reason."""
 

@@ -14,7 +14,7 @@ import ray
 from test_sharing import Wall
 from toys import OBJECTIVE, Heard, open_store
 
-from sentune.errors import Overtaken, StudyConflict
+from sentune.errors import CheckpointGone, Overtaken, StudyConflict
 from sentune.launchers.trial_report import Report, died, failed
 from sentune.records import TrialState
 from sentune.study.planning.capacity import Capacity, Node
@@ -22,6 +22,7 @@ from sentune.study.runner.limits import Halt, Limits
 from sentune.study.runner.sharing import Claim, Sharing
 from sentune.study.runner.trial_runner import Phase, TrialRunner
 from sentune.study.runner.trial_source import Candidate, SearchSource
+from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.trial_store import TrialStore
@@ -337,6 +338,29 @@ def test_a_worker_that_knows_what_would_fit_is_given_out_again_with_that(tmp_pat
     candidate = study.start("u")
     assert candidate is not None
     assert (candidate.number, candidate.micro_batch) == (0, 2)
+
+
+def test_one_that_goes_on_from_a_damaged_checkpoint_begins_anew(tmp_path: Path) -> None:
+    store = open_store(tmp_path, space=SPACE)
+    drawn = {"x": 1}, {"x": distribution(SPACE.settings["x"])}
+    said: dict[str, Any] = {"settings": {"x": 1}, "seed": 7}
+    store.create(*drawn, **said)
+    store.milestone(0, Report(examples=100, metrics={OBJECTIVE: 0.5}))
+    store.prune(0, "it waits")
+    best = {"metrics": {OBJECTIVE: 0.5}, "readouts": {}}
+    notes = {"parent": 0, "begun_at": 100, "inherited": best, "notes": ["went on"]}
+    store.create(*drawn, **said, attributes=notes)
+    study = Study(tmp_path)
+    candidate = study.start("t")
+    assert candidate is not None
+    assert (candidate.number, candidate.start_from, candidate.start_at) == (1, "0000", 100)
+    gone = failed(CheckpointGone("start_from", "0000", "it was damaged"))
+    study.runner.hear("t", gone.to_result())
+    study.runner.end("t")
+    assert study.start("u") == replace(candidate, start_from="", start_at=0)
+    record = study.store.record(1)
+    assert (record.state, record.begun_at, record.metrics) == (TrialState.RUNNING, 0, {})
+    assert "again from its beginning: start_from: '0000'" in record.notes[1]
 
 
 def test_a_signal_halts_and_a_lost_lock_stops_at_once(tmp_path: Path) -> None:

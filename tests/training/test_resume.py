@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from sentune.code import loaded_code
-from sentune.errors import InvalidValue
+from sentune.errors import CheckpointGone, InvalidValue
 from sentune.launchers.control_actor import ControlSignal, no_signal
 from sentune.launchers.run_trial import guarded, run_trial
 from sentune.launchers.trial_report import Report
@@ -339,7 +339,7 @@ class TestStartingFromAnotherRun:
         (tmp_path / "other/examples_000000192/weights.safetensors").write_bytes(b"half")
         spec = make_trial(start_from=donor.directory, start_at=192)
         with pytest.raises(
-            InvalidValue, match=r"start_from.*at 192.*was damaged \(weights.*none is left"
+            CheckpointGone, match=r"start_from.*at 192.*was damaged \(weights.*none is left"
         ):
             followed(spec)
 

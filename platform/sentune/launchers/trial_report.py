@@ -9,7 +9,7 @@ from typing import Any
 import ray
 
 from sentune.code import CodeMismatch
-from sentune.errors import Overtaken, SentuneError, first_line, last_line
+from sentune.errors import CheckpointGone, Overtaken, SentuneError, first_line, last_line
 from sentune.io.atomic import StorageError
 from sentune.training.memory import OutOfMemory, short_of_memory
 
@@ -38,6 +38,7 @@ class Report:
         micro_batch: with which a new start may fit in memory; 0 where none may.
         notes: what happened to it beside its curve, a sentence each.
         gpus: of all workers of the group.
+        anew: another run's checkpoint, from which it was to go on, is missing or damaged.
         overtaken: a later start of the study drives it now.
     """
 
@@ -61,6 +62,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     gpus: float = 0.0
     overtaken: bool = False
+    anew: bool = False
 
     @property
     def departure(self) -> str:
@@ -97,6 +99,7 @@ def failed(error: BaseException, traceback: str = "") -> Report:
         micro_batch=error.micro_batch if isinstance(error, OutOfMemory) else 0,
         storage=isinstance(error, StorageError),
         overtaken=isinstance(error, Overtaken),
+        anew=isinstance(error, CheckpointGone),
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_model, save_model
 from torch import nn
 
-from sentune.errors import InvalidValue, first_line
+from sentune.errors import CheckpointGone, InvalidValue, first_line
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.group import Group
 from sentune.training.identity import other_donor
@@ -113,8 +113,8 @@ def resume(spec: TrialSpec, batch_size: int, method: nn.Module, group: Group) ->
     only weights and optimiser are taken; its seconds, notes and curve are its own.
 
     Raises:
-        InvalidValue: ``spec.start_from`` has no such checkpoint, or one of a run from which this
-            one cannot go on.
+        CheckpointGone: ``spec.start_from`` has no such checkpoint.
+        InvalidValue: it has one of a run from which this one cannot go on.
     """
     found = None
     if group.is_first:
@@ -166,7 +166,7 @@ def _donated(spec: TrialSpec, batch_size: int, method: nn.Module) -> Resumed:
     if found is None:
         at = f" at {spec.start_at:,} examples" if spec.start_at else ""
         fix = "; ".join([f"no checkpoint{at} is there", *donor.notes])
-        raise InvalidValue("start_from", spec.start_from, fix)
+        raise CheckpointGone("start_from", spec.start_from, fix)
     folder, saved = found
     if spec.identity and (why := other_donor(saved.identity, spec.identity)):
         fix = f"its checkpoint {folder.name} is of a run that is not this one's kind ({why})"

@@ -221,6 +221,9 @@ class TrialRunner:
         if report.storage:  # the next trial would meet it too; this one goes on when mended
             self.halt(Halt(state="failed", reason=report.failure))
             return
+        if report.anew and not candidate.stop_at:  # a segment of a population cannot
+            self._give_again(candidate, report.failure, anew=True)
+            return
         if report.failure:
             self._fail(number, report)
         elif stopped:
@@ -247,13 +250,25 @@ class TrialRunner:
             self.phase.store.fail(number, why.failure, repeats=why.repeats, traceback=why.traceback)
 
     def _give_again(
-        self, candidate: Candidate, note: str, *, micro_batch: int = 0, counts: bool = False
+        self,
+        candidate: Candidate,
+        note: str,
+        *,
+        micro_batch: int = 0,
+        counts: bool = False,
+        anew: bool = False,
     ) -> None:
-        """Give a run out again, from its newest checkpoint; ``note`` tells the user why."""
+        """Give a run out again, from its newest checkpoint or ``anew`` from its beginning; ``note``
+        tells the user why."""
+        if anew:
+            note = f"again from its beginning: {note}"
+            candidate = replace(candidate, start_from="", start_at=0)
         if micro_batch:
             note = f"micro-batch {micro_batch} from here on: {note}"
             candidate = replace(candidate, micro_batch=micro_batch)
-        self.phase.store.restarted(candidate.number, note, micro_batch=micro_batch, counts=counts)
+        self.phase.store.restarted(
+            candidate.number, note, micro_batch=micro_batch, counts=counts, anew=anew
+        )
         self._again.append(candidate)
 
     def _goes_on(self, candidate: Candidate, crash: Report) -> bool:

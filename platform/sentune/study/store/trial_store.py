@@ -240,15 +240,20 @@ class TrialStore:
                 self.storage.set_trial_system_attr(place, name, violation)
         self.storage.set_trial_state_values(place, Stored[end["state"]], end["values"])
 
-    def restarted(self, number: int, note: str, *, micro_batch: int = 0, counts: bool) -> None:
+    def restarted(
+        self, number: int, note: str, *, micro_batch: int = 0, counts: bool, anew: bool = False
+    ) -> None:
         """Note, for the user, that a process of a trial died, which goes on from its checkpoint.
 
         Args:
             micro_batch: sentences at a time with which it goes on; 0: unchanged.
             counts: whether the death uses up one that is forgiven.
+            anew: whether it begins at 0 examples in place of another trial's checkpoint.
         """
         said = self.get(number).user_attrs
         changes: dict[str, Any] = {codec.MICRO_BATCH: micro_batch} if micro_batch else {}
+        if anew:
+            changes |= {codec.BEGUN_AT: 0, codec.INHERITED: {}}
         if counts:
             changes[codec.RESTARTS] = said.get(codec.RESTARTS, 0) + 1
         self._note(number, {**changes, codec.NOTES: [*said.get(codec.NOTES, []), note]})
