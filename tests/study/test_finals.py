@@ -11,6 +11,7 @@ from optuna.trial import TrialState as Stored
 from optuna.trial import create_trial
 
 from sentune.code import loaded_code
+from sentune.errors import DamagedFile
 from sentune.launchers.run_trial import guarded
 from sentune.launchers.trial_report import Report
 from sentune.records import TrialState
@@ -46,12 +47,22 @@ class Scene:
         study = open_study(self.storage, name, modes=modes, fingerprint={})
         return TrialStore(study=study, storage=self.storage, objectives=self.objectives, budget=900)
 
-    def trial(self, x: int, value: float, broken: float = -1.0, **more: float) -> int:
+    def trial(
+        self,
+        x: int,
+        value: float,
+        broken: float = -1.0,
+        *,
+        seed: int = 0,
+        member: int | None = None,
+        **more: float,
+    ) -> int:
         """A complete trial of the search."""
+        of_population = {} if member is None else {"member": member}
         number = self.search.add(
             create_trial(
                 state=Stored.RUNNING,
-                user_attrs={"settings": {"x": x, "y": 0}, "seed": 0},
+                user_attrs={"settings": {"x": x, "y": 0}, "seed": seed, **of_population},
                 constraints={"toy/cost<=1": broken},
             )
         )
@@ -217,6 +228,22 @@ def test_a_damaged_best_checkpoint_of_the_winner_is_trained_again(scene: Scene) 
     scene.play(finals, source)
     assert finals.lost() is None
     assert finals.best_checkpoint() == found
+
+
+def test_no_finalist_has_the_seed_of_a_trial_that_was_taken_over(scene: Scene) -> None:
+    scene.trial(3, 0.9, seed=2)
+    assert scene.finals().seeds() == [1, 3]
+    source = scene.finals(finalists=0).lost()
+    assert source is not None
+    again = source.next(0)
+    assert again is not None
+    assert again.seed == 2, "what was measured is trained again"
+
+
+def test_a_lost_winner_of_a_population_is_not_trained_from_its_last_settings(scene: Scene) -> None:
+    scene.trial(3, 0.9, member=0)
+    with pytest.raises(DamagedFile, match=r"0000.*another --study"):
+        scene.finals(finalists=0).lost()
 
 
 def test_without_finalists_a_best_trial_of_another_study_is_trained_here(scene: Scene) -> None:

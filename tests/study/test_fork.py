@@ -80,6 +80,15 @@ def test_one_that_went_on_keeps_the_best_milestone_before_it():
     assert record_of(trial, Objective(OBJECTIVE)).metrics == best["metrics"]
 
 
+def test_trials_keep_their_seed_and_segments_of_a_population_stay():
+    trials = (trial_of(0.5, notes={"seed": 4}), trial_of(0.4, notes={"member": 1}))
+    study, said = forked(SPACE, trials=trials)
+    assert [trial.user_attrs["seed"] for trial in study.get_trials()] == [4]
+    assert said.left == [
+        "1 trial left out: a segment of a population, whose settings changed as it was trained"
+    ]
+
+
 def test_trials_outside_the_new_space_are_left_and_counted():
     space = replace(SPACE, settings={**SPACE.settings, "rate": Uniform(0.2, 0.4)})
     study, said = forked(space)

@@ -28,8 +28,10 @@ from sentune.study.store.storage import open_storage, stored_fingerprint, study_
 from sentune.study.store.study_index import StudyPlace, find_study
 from sentune.study.store.trial_codec import (
     INHERITED,
+    MEMBER,
     MILESTONE,
     PARENT,
+    SEED,
     SETTINGS,
     WARM_FROM,
     WARM_NUMBER,
@@ -153,6 +155,8 @@ def _misfit(trial: FrozenTrial, space: SearchSpace, *, same_steps: bool) -> str:
     """Return why a new study with this space would never have run a trial; else ""."""
     if trial.state == Stored.PRUNED and not same_steps:
         return "stopped at a rung that the new study does not have"
+    if MEMBER in trial.user_attrs:
+        return "a segment of a population, whose settings changed as it was trained"
     settings = trial.user_attrs[SETTINGS]
     point = space.draw(lambda name, _: settings.get(name))
     for name in point:
@@ -179,7 +183,8 @@ def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool
         for name, said in trial.user_attrs.items()
         if name.startswith((MILESTONE, INHERITED))
     }
-    notes = {WARM_FROM: old, WARM_NUMBER: trial.number, SETTINGS: settings}
+    notes = {name: said for name, said in trial.user_attrs.items() if name in (SEED, SETTINGS)}
+    notes |= {WARM_FROM: old, WARM_NUMBER: trial.number}
     return create_trial(
         state=trial.state,
         values=trial.values,

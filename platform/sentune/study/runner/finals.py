@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import optuna
 import scipy
 from optuna.trial import TrialState as Stored
 
+from sentune.errors import DamagedFile
 from sentune.records import FinalistRecord, TrialRecord, measured_by
 from sentune.study.config import StudyConfig
 from sentune.study.runner.trial_source import (
@@ -28,7 +30,7 @@ from sentune.study.runner.trial_source import (
     settle_orphans,
 )
 from sentune.study.space.objectives import Objective, ranked
-from sentune.study.store.trial_codec import run_name
+from sentune.study.store.trial_codec import MEMBER, SEED, run_name
 from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoints import CheckpointStore
 
@@ -63,8 +65,10 @@ class Finals:
         return ranked(self.search.records(), self.search.objectives)
 
     def seeds(self) -> list[int]:
-        """Return the fresh seeds: those after the one that all trials of the search had."""
-        return [self.config.seed + 1 + place for place in range(self.config.seeds)]
+        """Return the fresh seeds, above the study's own; no trial of the search had one of them."""
+        had = {trial.user_attrs.get(SEED) for trial in self.search.all_trials()}
+        fresh = (seed for seed in count(self.config.seed + 1) if seed not in had)
+        return [*islice(fresh, self.config.seeds)]
 
     def _chosen(self) -> list[TrialRecord]:
         return self.best_trials()[: self.config.finalists]
@@ -110,7 +114,8 @@ class Finals:
             return trial, seed, run_name(trial.id, seed)
         if not best:
             return None
-        trial, seed = best[0], self.config.seed  # without finalists; ``lost`` may have run it again
+        trial = best[0]  # without finalists; ``lost`` may have run it again
+        seed = self.search.get(trial.id).user_attrs.get(SEED, self.config.seed)
         again = seed in self._complete(trial.id)
         if again:
             return trial, seed, run_name(trial.id, seed)
@@ -139,6 +144,9 @@ class Finals:
         seeds one of them may win after all; or a disk has damaged it; or, without finalists, it is
         a trial that was taken over from another study. The same seed trains the same model again,
         from the start: a newer checkpoint would not come past the best one.
+
+        Raises:
+            DamagedFile: it was trained with settings that changed, as a member of a population.
         """
         winner = self._winner()
         if winner is None:
@@ -147,6 +155,12 @@ class Finals:
         store = CheckpointStore(self.config.directory(run))
         if store.best() is not None and not store.notes:
             return None
+        if MEMBER in self.search.get(trial.id).user_attrs:
+            why = "the winner's best checkpoint is gone"
+            fix = (
+                "a member of a population cannot be trained again alone; give another --study NAME"
+            )
+            raise DamagedFile(self.config.directory(run), why, fix)
         store.drop_all()
         where = f"with {trial.source}" if trial.source else "gone"
         logger.warning("%s has won and its best checkpoint is %s: it is trained again", run, where)
