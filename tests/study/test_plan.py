@@ -156,6 +156,8 @@ def test_a_grid_has_as_many_trials_as_points():
         ({"gpus_per_worker": 1}, 8),
         ({"gpus_per_worker": 0.5}, 16),
         ({"gpus_per_worker": 1 / 3}, 24),
+        ({"gpus_per_worker": 0.4}, 16),
+        ({"gpus_per_worker": 0.6}, 8),
         ({"gpus_per_worker": 2, "workers": 2}, 2),
         ({"gpus_per_worker": 1, "workers": (1, 8)}, 8),
         ({"gpus_per_worker": 1, "concurrent": 3}, 3),
@@ -189,6 +191,7 @@ def test_what_cannot_run_is_refused_with_the_field_and_the_fix(capacity, changes
     ("changes", "field"),
     [
         ({"launcher": "inline", "workers": 2}, "--launcher"),
+        ({"gpus_per_worker": 1.5}, "--gpus-per-worker"),
         ({"population": 4}, "--population"),
         ({"population": 4, "finalists": 0, "workers": 2}, "--population"),
     ],

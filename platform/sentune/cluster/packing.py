@@ -13,10 +13,16 @@ from sentune.cluster.limits import Cluster, NodeLimit
 
 
 def held(node_cpus: float, node_gpus: float, cpus: float, gpus: float) -> int:
-    """Return how many workers of a size fit on a node; none of workers that ask for nothing."""
+    """Return how many workers of a size fit on a node; none of workers that ask for nothing.
+
+    As Ray has it, a worker of less than a GPU has its part of a single one.
+    """
     by_cpu = node_cpus / cpus if cpus else float("inf")
     by_gpu = node_gpus / gpus if gpus else float("inf")
     # 1e-9: three workers of a third of a GPU each fit on one
+    if 0 < gpus < 1:
+        whole, rest = divmod(node_gpus, 1)
+        by_gpu = whole * int(1 / gpus + 1e-9) + rest / gpus
     return 0 if by_cpu == by_gpu == float("inf") else int(min(by_cpu, by_gpu) + 1e-9)
 
 

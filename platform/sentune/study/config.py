@@ -140,6 +140,9 @@ class StudyConfig:
         if self.launcher == "inline" and self.worker_range[1] > 1:
             fix = "inline runs one worker a trial; give --launcher train"
             raise InvalidValue("--launcher", "inline", fix)
+        if self.gpus_per_worker > 1 and self.gpus_per_worker % 1:
+            fix = "a worker has a part of one GPU or whole ones; give 1 or less, or a whole number"
+            raise InvalidValue("--gpus-per-worker", self.gpus_per_worker, fix)
         if self.population and (self.launched_by != "inline" or self.finalists):
             fix = "a population runs on the inline launcher, one worker each, without finals"
             raise InvalidValue("--population", self.population, fix)
