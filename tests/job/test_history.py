@@ -115,6 +115,15 @@ def test_every_later_start_takes_what_the_first_one_took(storage: Path) -> None:
     assert job.space.first_note().count("the best of study") == 1, "both found the same"
 
 
+def test_a_start_of_another_method_that_this_one_replaces_leaves_it_no_points(
+    storage: Path,
+) -> None:
+    job, options = job_of(storage, "new")
+    other = replace(SPACE, method="gauss")
+    describe(job.config, options, other, None, history={"older": {"dimension": 2}})
+    assert take_history(job) == {"old": BEST}
+
+
 def test_a_study_that_began_without_history_stays_without(storage: Path) -> None:
     job, options = job_of(storage, "new", no_history=True)
     assert take_history(job) == {}

@@ -22,7 +22,8 @@ MOST = 2
 def take_history(job: JobFamily) -> dict[str, dict[str, Any]]:
     """Add the best settings of earlier studies to a prepared job's first points.
 
-    What the study's first start took stands in ``study.json``, and each later start takes that.
+    What the study's first start took stands in ``study.json``, and each later start takes that; one
+    of another method or objective, which it replaces, has nothing to say.
 
     Returns:
         Study -> its best settings, for ``study.json``; in the job's space they are only where
@@ -31,7 +32,7 @@ def take_history(job: JobFamily) -> dict[str, dict[str, Any]]:
     config = job.config
     with suppress(ValueError):  # damaged; the first trials stand in the store
         described = read_json(f"{config.folder}/{DESCRIPTION}")
-        if described:
+        if described and _goal_of(described.get("space", {})) == _goal_of(job.space.to_dict()):
             return _added(job, described.get("history", {}))
     if job.options.no_history:
         return {}
@@ -67,7 +68,11 @@ def _kind_of(space: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]])
     suited = (space.get("suited") or [""])[0]
     trained = [corpus for role, corpus in sorted(corpora.items()) if role.startswith("corpus")]
     kinds = [(c.get("kind"), str(c.get("spec")).startswith("builtin:")) for c in trained]
-    return [space.get("method"), space.get("objective"), space.get("mode"), suited, *kinds]
+    return [*_goal_of(space), suited, *kinds]
+
+
+def _goal_of(space: Mapping[str, Any]) -> list[Any]:
+    return [space.get("method"), space.get("objective"), space.get("mode")]
 
 
 def _best(summary: Mapping[str, Any]) -> dict[str, Any]:
