@@ -293,8 +293,9 @@ def test_a_metric_that_is_sent_twice_is_stored_once(storage: Path) -> None:
     assert [(p.step, p.value) for p in client.get_metric_history(run, "m")] == [(3, 0.25), (4, 0.5)]
 
 
+@pytest.mark.parametrize("swept", [False, True])
 def test_a_run_that_was_deleted_does_not_stop_the_rest(
-    storage: Path, story: Story, held: Held
+    storage: Path, story: Story, held: Held, swept: bool
 ) -> None:
     tracker = tracker_in(storage, first_wait=0.001)
     trial = TrialRecord(id=7, state=TrialState.RUNNING, settings={"learning_rate": 0.1})
@@ -307,12 +308,30 @@ def test_a_run_that_was_deleted_does_not_stop_the_rest(
     trial.curve[2000] = {METRIC: 0.6}
     trial.state = TrialState.COMPLETE
     story.store(trial)
+    if swept:
+        story.keep_tables("0007", {"rte/sweep.json": SWEEP})
     story.trial(1)
     tracker.notify()
     runs = held(close(tracker))
     check_trial(runs["trial-0001"], 1)
     assert runs["trial-0007"]["status"] == "FINISHED"
     assert [step for step, _ in runs["trial-0007"]["points"][METRIC]] == [1000, 2000]
+
+
+def test_an_experiment_that_was_renamed_is_found(storage: Path, story: Story) -> None:
+    tracker = tracker_in(storage)
+    story.trial(1)
+    tracker.start(story.snapshot, story.summary())
+    client = mlflow_client(close(tracker))
+    place = client.get_experiment_by_name("sentune/little").experiment_id
+    client.rename_experiment(place, "my paper")
+    again = tracker_in(storage)
+    story.trial(2)
+    again.start(story.snapshot, story.summary())
+    close(again)
+    assert {e.name for e in client.search_experiments()} == {"Default", "my paper"}
+    names = [run.info.run_name for run in client.search_runs([place])]
+    assert sorted(names) == ["little", "trial-0001", "trial-0002"]
 
 
 def test_limits_names_and_numbers_that_are_none(

@@ -160,8 +160,7 @@ class Server:
             several = len(items) > 1 and getattr(error, "error_code", "") in NEVER | DOUBTFUL
             if not several and not self._refusals.is_final((run.id, items[0]), error):
                 raise
-            if self._client.get_run(run.id).info.lifecycle_stage != "active":
-                raise ConnectionError(f"run {run.id} was deleted; it is made again") from error
+            run.check(self._client, error)
             if several:
                 self._log(run, items[: len(items) // 2])
                 self._log(run, items[len(items) // 2 :])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from sentune.tracking.client import Point, Refused, RunKey, legal, mlflow_client
+from sentune.tracking.client import DOUBTFUL, NEVER, Point, Refused, RunKey, legal, mlflow_client
 
 PICKLES = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".ckpt"}
 """Suffixes of files that run code when they are loaded; weights travel as safetensors."""
@@ -49,13 +49,28 @@ class Run:
         return len(self.params) + len(self.metrics) + len(self.points)
 
     def put(self, client: Any, place: str, digest: str, send: Callable[[], object]) -> None:
-        """Send what belongs at a place among the artifacts, unless the server holds that digest."""
+        """Send what belongs at a place among the artifacts, unless the server holds that digest.
+
+        Raises:
+            ConnectionError: the run was deleted.
+        """
         sent = json.loads(self.tags.get(CONTENT, "{}"))
-        if sent.get(place) != digest[:DIGITS]:
+        if sent.get(place) == digest[:DIGITS]:
+            return
+        sent[place] = digest[:DIGITS]
+        try:
             send()
-            sent[place] = digest[:DIGITS]
-            self.tags[CONTENT] = json.dumps(sent, sort_keys=True)
-            client.set_tag(self.id, CONTENT, self.tags[CONTENT])
+            client.set_tag(self.id, CONTENT, json.dumps(sent, sort_keys=True))
+        except Exception as error:
+            if getattr(error, "error_code", "") in NEVER | DOUBTFUL:
+                self.check(client, error)
+            raise
+        self.tags[CONTENT] = json.dumps(sent, sort_keys=True)
+
+    def check(self, client: Any, error: Exception) -> None:
+        """Raise ``ConnectionError`` where an error comes of the run's having been deleted."""
+        if client.get_run(self.id).info.lifecycle_stage != "active":
+            raise ConnectionError(f"run {self.id} was deleted; it is made again") from error
 
 
 class StudyRuns:
@@ -67,7 +82,7 @@ class StudyRuns:
     def __init__(self, client: Any, artifact_root: str | None, study: str, identity: str) -> None:
         self._client, self._study = client, study
         self._tags = {"sentune.study": study, "sentune.identity": identity}
-        self._experiment = _experiment(client, study, artifact_root)
+        self._experiment = _experiment(client, study, identity, artifact_root)
         # of several runs with one key the one that holds most, then the oldest
         self._runs = {key: max(of, key=lambda run: run.size) for key, of in self._stored().items()}
 
@@ -151,17 +166,22 @@ def runs_page(tracking_uri: str) -> str:
     return f"/#/experiments/{place}/runs?{urlencode(shown, quote_via=quote)}"
 
 
-def _experiment(client: Any, study: str, artifact_root: str | None) -> str:
-    name = f"{EXPERIMENTS}{study}"
+def _experiment(client: Any, study: str, identity: str, artifact_root: str | None) -> str:
+    """Return the id of the study's experiment, which may have been renamed; made where missing."""
+    name, tag = f"{EXPERIMENTS}{study}", f"sentune.identity.{identity}"  # some studies share a name
+    tagged = client.search_experiments(filter_string=f"tags.`{tag}` = 'true'", max_results=1)
+    if tagged:
+        return str(tagged[0].experiment_id)
     known = client.get_experiment_by_name(name)
     if known is None:
         kind = {"mlflow.experimentKind": "custom_model_development"}  # pages of training, not chat
-        return str(client.create_experiment(name, artifact_root, kind))
+        return str(client.create_experiment(name, artifact_root, {**kind, tag: "true"}))
     if known.lifecycle_stage == "deleted":
         raise RuntimeError(
             f"the experiment {name!r} was deleted in MLflow; bring it back with "
             f"`mlflow experiments restore --experiment-id {known.experiment_id}`"
         )
+    client.set_experiment_tag(known.experiment_id, tag, "true")
     return str(known.experiment_id)
 
 
