@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -83,8 +84,8 @@ class Search:
         **source: Any,
     ) -> None:
         numbers = {"first_rung": 100, "eta": 2, "max_examples": 200, "keep": 1, **numbers}
-        rungs = KINDS["asha-promotion"](**numbers)
-        self.store = open_simulated(SPACE, rungs, storage=storage)
+        self.rungs = KINDS["asha-promotion"](**numbers)
+        self.store = open_simulated(SPACE, self.rungs, storage=storage)
         self.source = SearchSource(self.store, SPACE, trials=trials, seed=3, **source)
 
     def next(self, live: int = 0) -> Candidate:
@@ -211,6 +212,45 @@ def test_the_last_ones_go_on_side_by_side_and_no_rung_stops_them(storage):
     assert not search.source.finished
     at_rung = Report(examples=300, metrics={"toy/score": 0.0, PART: 1.0})
     assert search.store.milestone(runs[0].number, at_rung) == ""
+
+
+def test_the_best_still_go_on_where_the_source_was_asked_before_any_came_to_a_rung(storage):
+    search = Search(storage, trials=3, numbers={"eta": 4})
+    runs = [search.next(live) for live in range(3)]
+    assert search.source.next(3) is None
+    for run, value in zip(runs, (0.4, 0.5, 0.3), strict=True):
+        search.report(run, value)
+    assert search.next().start_from == "0001"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_search_has_as_many_complete_trials_as_it_keeps_or_leaves_none_stopped(seed: int):
+    """Whichever trial reports next, and whenever the source is asked; some trials fail."""
+    rng = random.Random(seed)
+    trials, places, keep = rng.randint(1, 9), rng.randint(1, 9), rng.randint(1, 3)
+    numbers = {"eta": rng.choice([2, 3]), "max_examples": 600, "keep": keep, "ahead": seed % 2}
+    search = Search(optuna.storages.InMemoryStorage(), trials, numbers)
+    live: list[Candidate] = []
+    while not search.source.finished:
+        if len(live) < places and (run := search.source.next(len(live))) is not None:
+            live.append(run)
+        elif live:
+            run = live.pop(rng.randrange(len(live)))
+            reached = max([run.start_at, *search.store.get(run.number).intermediate_values])
+            at = next(at for at in search.rungs.milestones if at > reached)
+            report = Report(examples=at, final=at == 600, metrics={"toy/score": rng.random()})
+            if rng.random() < 0.1:
+                search.store.fail(run.number, "its loss is nan", repeats=True)
+            elif stopped := search.store.milestone(run.number, report):
+                search.store.prune(run.number, stopped)
+            elif report.final:
+                search.store.complete(run.number)
+            else:
+                live.append(run)
+    records = search.store.records()
+    assert sum(record.parent is None for record in records) == trials
+    states = [record.state for record in with_ends(records)]
+    assert states.count(State.COMPLETE) >= keep or State.PRUNED not in states
 
 
 def test_one_whose_checkpoint_is_gone_begins_anew(storage):

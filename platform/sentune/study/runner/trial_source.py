@@ -186,12 +186,16 @@ class SearchSource(Source):
         else:  # asked again ten times a second while the last trials run, and draws leave copies
             self.planned = sum(map(drawn, trials)) if draws else self.planned
         at_work = [run for run in running_of(self.store) if run.number not in self._given_up]
-        if all(TO_END in run.user_attrs for run in at_work):
+        to_end = all(TO_END in run.user_attrs for run in at_work)
+        if to_end:
             ended = len(at_work) + sum(trial.state == Stored.COMPLETE for trial in trials)
             number = None if self._ending and ended else self._promoted(trials, ended)
             if number is not None:
                 return self._go_on(number, to_end=True)
-        if not (at_work and self._waiting(trials)):
+        scheduler = self.store.scheduler
+        promotes = scheduler is not None and scheduler.most_waiting(self.planned) > 0
+        # one that was stopped may still go on, or one that a rung may still stop
+        if not (at_work and ((promotes and not to_end) or self._waiting(trials))):
             super().close()
         return None
 
