@@ -67,6 +67,44 @@ def test_most_trials_and_no_gain_close_the_search(tmp_path: Path) -> None:
     assert "2 trials in a row" in flat.runner.limits.ended_early
 
 
+@pytest.mark.parametrize(
+    ("budget", "given"),
+    [
+        (Budget(max_trials=4), [2, 3]),
+        (Budget(no_gain=1), [2, 3]),
+        (Budget(max_hours=1.0), []),
+        (Budget(max_gpu_hours=0.03, max_trials=4), []),
+    ],
+)
+def test_trials_that_an_interruption_left_go_on_unless_hours_are_used_up(
+    tmp_path: Path, budget: Budget, given: list[int]
+) -> None:
+    before = Study(tmp_path)
+    for name in "ab":
+        before.whole(name, seconds=900.0)
+    for name in "cd":
+        before.start(name)
+    again = Study(tmp_path, budget=budget, held=Held(hours=0.8), finals=1)
+    runs = [again.start(name) for name in "cde"]
+    assert [run.number for run in runs if run is not None] == given
+    assert len(again.store.all_trials()) == 4, "no other one is started"
+
+
+@pytest.mark.parametrize(
+    ("budget", "given"), [(Budget(max_trials=1), [0, 1]), (Budget(max_hours=1.0), [0])]
+)
+def test_where_no_trial_is_complete_one_that_an_interruption_left_comes_to_its_end(
+    tmp_path: Path, budget: Budget, given: list[int]
+) -> None:
+    before = Study(tmp_path)
+    for name in "ab":
+        before.start(name)
+    before.say("a", 300, seconds=900.0)
+    again = Study(tmp_path, budget=budget, held=Held(hours=0.9), finals=1)
+    runs = [again.start(name) for name in "abc"]
+    assert [run.number for run in runs if run is not None] == given
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_asks_trials_for_checkpoints_and_a_second_one_ends(
     tmp_path: Path, number: signal.Signals, capfd: pytest.CaptureFixture[str]

@@ -78,6 +78,8 @@ class Limits:
     Attributes:
         gpu_seconds: start of a run -> what it has used up so far.
         ended: runs that are over, of this start.
+        hours_used_up: whether hours or GPU hours have closed the search: then trials that an
+            earlier start has left are given up, too.
         ended_early: why the search ended before its planned trials; empty if it did not.
         halt: why everything ends; None while it does not.
         overtaken: what a trial has met of a later start of the study; empty while it has not.
@@ -96,7 +98,7 @@ class Limits:
         self._store, self._budget, self._held = store, budget or Budget(), held or Alone()
         self._finals, self._concurrent, self._failed_share = finals, concurrent, failed_share
         self._gpu_hours = sum(record.gpu_seconds for record in store.records()) / 3600
-        self._closed = ""
+        self._closed, self.hours_used_up = "", False
         self.gpu_seconds: dict[str, float] = {}
         self.ended: list[TrialRecord] = []
         self.ended_early = self.overtaken = ""
@@ -108,7 +110,7 @@ class Limits:
         self.gpu_seconds.clear()
         self.ended.clear()
         self._budget = replace(self._budget, max_trials=None, no_gain=None)
-        self._finals, self._closed = 0, ""
+        self._finals, self._closed, self.hours_used_up = 0, "", False
 
     def used(self) -> Spent:
         """Return hours and GPU hours of all starts; asked for every turn, so no store is read."""
@@ -123,8 +125,12 @@ class Limits:
             ended = any(record.state is TrialState.COMPLETE for record in records)
             runs = self._finals + (not ended)  # one of the search has to come to its end
             reserve = expected_finals(records, runs, store.budget, self._concurrent)
-            self._closed = self._budget.exhausted(spent, reserve) or self._budget.no_gain_in(
-                with_ends(records), *store.objectives
+            hours = replace(self._budget, max_trials=None).exhausted(spent, reserve)
+            self.hours_used_up = bool(hours)
+            self._closed = (
+                hours
+                or self._budget.exhausted(spent, reserve)
+                or self._budget.no_gain_in(with_ends(records), *store.objectives)
             )
             self.ended_early = self._closed or self.ended_early
         return self._closed

@@ -125,7 +125,7 @@ class TrialRunner:
         while True:
             source = self.phase.source
             if self.limits.closed():
-                source.close()
+                source.close(orphans=not self.limits.hours_used_up)
             candidate = source.next(live)
             if candidate is not None or not source.finished:
                 return candidate

@@ -102,16 +102,24 @@ class Source(ABC):
     def next(self, live: int) -> Candidate | None:
         """Return the next run, beside so many live ones; None: none now, or none any more."""
         number: int | None = None
-        if not self._closed:
-            number = self._orphans.popleft() if self._orphans else self._start()
+        if self._orphans:
+            number = self._orphans.popleft()
+        elif not self._closed:
+            number = self._start()
         if number is not None:
             return self._candidate(self.store.get(number))
         self.finished = live == 0
         return None
 
-    def close(self) -> None:
-        """Give no further run, though there may be some; those at work go on."""
+    def close(self, *, orphans: bool = False) -> None:
+        """Start no further run, though there may be some; those at work go on.
+
+        Args:
+            orphans: whether those of a killed driver that are left go on, too.
+        """
         self._closed = True
+        if not orphans:
+            self._orphans.clear()
 
     @abstractmethod
     def _start(self) -> int | None:
@@ -196,14 +204,20 @@ class SearchSource(Source):
         promotes = scheduler is not None and scheduler.most_waiting(self.planned) > 0
         # one that was stopped may still go on, or one that a rung may still stop
         if not (at_work and ((promotes and not to_end) or self._waiting(trials))):
-            super().close()
+            self._closed = True
         return None
 
-    def close(self) -> None:
-        """Give no further run but, if no trial has come to its end, the best that was stopped."""
+    def close(self, *, orphans: bool = False) -> None:
+        """Start no further run but, if no trial has come to its end, the best that was stopped, or
+        else one of the orphans."""
         self._ending = True
-        complete = any(trial.state == Stored.COMPLETE for trial in self.store.trials())
+        if orphans:
+            return
+        trials = self.store.trials()
+        complete = any(trial.state == Stored.COMPLETE for trial in trials)
         kept = [n for n in self._orphans if not (complete or drawn(self.store.get(n)))]
+        if not (complete or kept) and self._promoted(trials, 0) is None:
+            kept = [*self._orphans][:1]
         self._given_up |= {*self._orphans} - {*kept}
         self._orphans = deque(kept)
 
