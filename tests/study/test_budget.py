@@ -109,6 +109,15 @@ def test_stopped_and_infeasible_trials_are_no_gain_failed_and_running_ones_say_n
     assert budget.no_gain_in([first, breaks, breaks], SCORE) != ""
 
 
+def test_trials_of_another_study_may_be_the_best_and_are_none_without_a_gain() -> None:
+    budget, taken = Budget(no_gain=2), [trial(n, value) for n, value in enumerate((0.5, 0.4, 0.3))]
+    for record in taken:
+        record.source = f"another/{record.id}"
+    assert budget.no_gain_in([*taken, trial(3, 0.4)], SCORE) == ""
+    assert budget.no_gain_in([*taken, trial(3, 0.4), trial(4, 0.4)], SCORE) != ""
+    assert budget.no_gain_in([*taken, trial(3, 0.4), trial(4, 0.6)], SCORE) == ""
+
+
 points = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12)
 
 

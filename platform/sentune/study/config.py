@@ -49,8 +49,8 @@ class Budget:
     def no_gain_in(self, records: Sequence[TrialRecord], *objectives: Objective) -> str:
         """Return why more trials are not worth it, in a sentence; empty while they may be.
 
-        Trials are taken in the order of their numbers; those that run or have failed are not
-        counted. With several objectives a trial is a gain where none before it is at least as
+        Trials are taken in the order of their numbers; those that run, have failed, or were taken
+        over from another study are not counted. With several objectives a trial is a gain where none before it is at least as
         good in all of them.
         """
         if self.no_gain is None:
@@ -61,7 +61,7 @@ class Budget:
             complete = record.state is TrialState.COMPLETE
             if record.state in (TrialState.RUNNING, TrialState.FAILED) or not (best or complete):
                 continue
-            without += 1
+            without += not record.source
             if complete and record.feasible:
                 point = tuple(objective.of(record.metrics) for objective in objectives)
                 if not any(all(map(ge, other, point)) for other in best):
