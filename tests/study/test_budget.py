@@ -53,13 +53,13 @@ def test_without_limits_nothing_is_ever_used_up() -> None:
             Budget(max_hours=2.5),
             Spent(hours=2.0),
             Spent(hours=0.5),
-            "--max-hours 2.5 is used up: 2 hours so far, 0.5 are kept for the finals",
+            "--max-hours 2.5 is used up: 2 hours so far, 0.5 are kept for a last trial",
         ),
         (
             Budget(max_gpu_hours=40),
             Spent(gpu_hours=31.26),
             Spent(gpu_hours=9),
-            "--max-gpu-hours 40 is used up: 31.26 GPU hours so far, 9 are kept for the finals",
+            "--max-gpu-hours 40 is used up: 31.26 GPU hours so far, 9 are kept for a last trial",
         ),
         (Budget(max_gpu_hours=40), Spent(gpu_hours=40, hours=99), Spent(), "40 GPU hours so far"),
     ],
@@ -142,6 +142,9 @@ def test_finals_are_expected_to_take_what_complete_trials_took() -> None:
     assert expected.examples == 180_000
     assert expected.hours == pytest.approx(3.0)  # three rounds of an hour
     assert expected.gpu_hours == pytest.approx(10.0)  # five runs of an hour on two GPUs
+    after = expected_finals(records, 5, 36_000, 2, rests=[0.5, 1.0])
+    assert after.hours == pytest.approx(4.0), "the rests of two trials first, side by side"
+    assert after.gpu_hours == pytest.approx(13.0)
 
 
 def test_before_the_first_complete_trial_the_others_tell() -> None:
@@ -159,7 +162,7 @@ def test_a_trial_that_went_on_keeps_as_much_for_the_finals_as_one_at_once() -> N
     store: Any = SimpleNamespace(
         records=lambda: parts, trials=list, budget=900, objectives=(SCORE,)
     )
-    for hours, closed in ((100 / 3600, False), (80 / 3600, True)):
+    for hours, closed in ((190 / 3600, False), (170 / 3600, True)):  # one trial before it
         limits = Limits(store, budget=Budget(max_hours=hours), finals=1)
         assert bool(limits.closed()) is closed
 

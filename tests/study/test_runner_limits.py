@@ -41,7 +41,7 @@ def test_the_search_ends_early_enough_for_the_finals(tmp_path: Path) -> None:
     limits = study.runner.limits
     study.whole("a", seconds=900.0)
     held.hours = 1.6
-    assert study.start("b") is None, "half an hour is kept for the finals"
+    assert study.start("b") is None, "half an hour is kept for the finals, and as much for itself"
     assert study.runner.finished
     assert limits.halt is None, "nobody is sent home"
     limits.begin_finals(0.0)
@@ -49,6 +49,52 @@ def test_the_search_ends_early_enough_for_the_finals(tmp_path: Path) -> None:
     assert limits.watch() is None
     assert not limits.closed(), "they may use what was kept for them"
     assert "--max-hours 2" in limits.ended_early
+
+
+def test_no_trial_starts_that_leaves_no_hours_for_the_finals(tmp_path: Path) -> None:
+    """Half an hour a run: the trial that would start, then the two of the finals."""
+    held = Held()
+    study = Study(tmp_path, budget=Budget(max_hours=2.9), held=held, finals=2)
+    for name in "abc":
+        study.start(name)
+        held.hours += 0.5
+        study.say(name, final=True, seconds=1800.0)
+        study.runner.end(name)
+    assert study.start("d") is None, "1.5 hours are used up, and 1.5 are needed"
+    assert "1.5 are kept for a last trial and the finals" in study.runner.limits.ended_early
+    study.runner.limits.begin_finals(0.0)
+    held.hours = 2.0
+    assert not study.runner.limits.closed()
+
+
+def test_a_trial_waits_for_those_at_work_where_the_finals_may_lack_gpu_hours(
+    tmp_path: Path,
+) -> None:
+    """A minute on one GPU a run; two are at work, of which one has come to a third of its way."""
+    for minutes, starts in ((5.1, True), (4.9, False)):
+        folder = tmp_path / str(minutes)
+        folder.mkdir()
+        study = Study(folder, budget=Budget(max_gpu_hours=minutes / 60), finals=1, concurrent=9)
+        study.whole("a")
+        study.start("b")
+        study.start("c")
+        study.say("b", 300, gpus=2 / 3)
+        # used 1 1/3; rests 2/3 and 1; the new one and the final 2
+        assert (study.start("d") is not None) is starts
+    assert not study.runner.finished
+    study.say("c", 0, failure="its loss is nan", metrics={}, gpus=0.0)
+    study.runner.end("c")
+    assert study.start("d") is not None, "without c's rest there is room"
+
+
+def test_an_interrupted_trial_needs_only_the_rest_of_its_hours(tmp_path: Path) -> None:
+    before = Study(tmp_path)
+    before.whole("a", seconds=1800.0)
+    before.start("b")
+    before.say("b", 300, seconds=600.0)
+    again = Study(tmp_path, budget=Budget(max_hours=2), held=Held(hours=1.0), finals=1)
+    assert again.start("b") is not None, "a third of an hour, and half an hour"
+    assert again.start("c") is None
 
 
 def test_most_trials_and_no_gain_close_the_search(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class Budget:
     def exhausted(self, spent: Spent, reserve: Spent) -> str:
         """Return which limit is used up, in a sentence; empty while there is room.
 
-        ``reserve`` is kept free for the finals, beside what is ``spent`` so far.
+        ``reserve`` is kept free for a last trial and the finals, beside what is ``spent`` so far.
         """
         for option, unit, most, used, kept in (
             ("--max-trials", "trials", self.max_trials, spent.trials, 0.0),
@@ -42,7 +42,7 @@ class Budget:
              reserve.gpu_hours),
         ):  # fmt: skip
             if most is not None and used + kept >= most:
-                free = f", {kept:.2g} are kept for the finals" if kept else ""
+                free = f", {kept:.2g} are kept for a last trial and the finals" if kept else ""
                 return f"{option} {most:g} is used up: {round(used, 2):g} {unit} so far{free}"
         return ""
 
@@ -50,8 +50,8 @@ class Budget:
         """Return why more trials are not worth it, in a sentence; empty while they may be.
 
         Trials are taken in the order of their numbers; those that run, have failed, or were taken
-        over from another study are not counted. With several objectives a trial is a gain where none before it is at least as
-        good in all of them.
+        over from another study are not counted. With several objectives a trial is a gain where
+        none before it is at least as good in all of them.
         """
         if self.no_gain is None:
             return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sentune.errors import Overtaken
@@ -21,23 +22,28 @@ FEWEST = 5
 
 
 def expected_finals(
-    records: Sequence[TrialRecord], runs: int, max_examples: int, concurrent: int
+    records: Sequence[TrialRecord],
+    runs: int,
+    max_examples: int,
+    concurrent: int,
+    rests: Sequence[float] = (),
 ) -> Spent:
     """Return what the runs of the finals will use up, by the seconds an example of complete trials.
 
-    Before the first complete trial the others count; before the first example it is nothing. A
-    trial that went on counts once for each of its parts, one of another study not at all.
+    ``rests`` are what trials before them, side by side, have left, as shares of a full run. Before
+    the first complete trial the others count; before the first example it is nothing. A trial that
+    went on counts once for each of its parts, one of another study not at all.
     """
     seen = [r for r in records if r.examples and not r.source]
     known = [r for r in seen if r.state is TrialState.COMPLETE] or seen
     if not known:
         return Spent()
     runs_seen = sum(r.examples - r.begun_at for r in known) / max_examples
-    rounds = -(-runs // max(1, concurrent))
+    rounds, whole = -(-runs // max(1, concurrent)) + max(rests, default=0.0), runs + sum(rests)
     return Spent(
-        examples=runs * max_examples,
+        examples=round(whole * max_examples),
         hours=rounds * sum(r.seconds for r in known) / runs_seen / 3600,
-        gpu_hours=runs * sum(r.gpu_seconds for r in known) / runs_seen / 3600,
+        gpu_hours=whole * sum(r.gpu_seconds for r in known) / runs_seen / 3600,
     )
 
 
@@ -80,6 +86,8 @@ class Limits:
         ended: runs that are over, of this start.
         hours_used_up: whether hours or GPU hours have closed the search: then trials that an
             earlier start has left are given up, too.
+        waits: whether a further run is started only when one at work has ended: there may be too
+            few GPU hours for all of them and the finals.
         ended_early: why the search ended before its planned trials; empty if it did not.
         halt: why everything ends; None while it does not.
         overtaken: what a trial has met of a later start of the study; empty while it has not.
@@ -98,7 +106,7 @@ class Limits:
         self._store, self._budget, self._held = store, budget or Budget(), held or Alone()
         self._finals, self._concurrent, self._failed_share = finals, concurrent, failed_share
         self._gpu_hours = sum(record.gpu_seconds for record in store.records()) / 3600
-        self._closed, self.hours_used_up = "", False
+        self._closed, self.hours_used_up, self.waits = "", False, False
         self.gpu_seconds: dict[str, float] = {}
         self.ended: list[TrialRecord] = []
         self.ended_early = self.overtaken = ""
@@ -117,14 +125,21 @@ class Limits:
         gpu_hours = self._gpu_hours + sum(self.gpu_seconds.values()) / 3600
         return Spent(hours=self._held.hours, gpu_hours=gpu_hours)
 
-    def closed(self) -> str:
-        """Return why no further run is started while those at work may go on; else empty."""
+    def closed(self, live: int = 0) -> str:
+        """Return why no further run is started while the ``live`` ones may go on; else empty."""
         if self._budget != Budget() and not self._closed:
             store, records = self._store, self._store.records()
             spent = replace(self.used(), trials=sum(map(drawn, store.trials())))
             ended = any(record.state is TrialState.COMPLETE for record in records)
-            runs = self._finals + (not ended)  # one of the search has to come to its end
-            reserve = expected_finals(records, runs, store.budget, self._concurrent)
+            rests = [] if ended else [1.0]  # one of the search has to come to its end
+            if self._finals:
+                running = [r for r in records if r.state is TrialState.RUNNING]
+                rests = [1 - record.examples / store.budget for record in running]
+                rests += [] if len(running) > live else [1.0]  # orphans start before a new one
+            expected = partial(
+                expected_finals, records, self._finals, store.budget, self._concurrent
+            )
+            reserve = expected([max(rests, default=0.0)])
             hours = replace(self._budget, max_trials=None).exhausted(spent, reserve)
             self.hours_used_up = bool(hours)
             self._closed = (
@@ -133,6 +148,8 @@ class Limits:
                 or self._budget.no_gain_in(with_ends(records), *store.objectives)
             )
             self.ended_early = self._closed or self.ended_early
+            full = live and not self._closed and self._budget.exhausted(spent, expected(rests))
+            self.waits = bool(full)
         return self._closed
 
     def check(self) -> None:

@@ -124,8 +124,10 @@ class TrialRunner:
         """Return the next candidate of this phase, or of those that follow where it is over."""
         while True:
             source = self.phase.source
-            if self.limits.closed():
+            if self.limits.closed(live):
                 source.close(orphans=not self.limits.hours_used_up)
+            elif self.limits.waits:
+                return None
             candidate = source.next(live)
             if candidate is not None or not source.finished:
                 return candidate
