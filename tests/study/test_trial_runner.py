@@ -69,6 +69,7 @@ class Study:
     def __init__(self, folder: Path, *, trials: int = 8, **limits: Any) -> None:
         self.store: TrialStore = open_store(folder, space=SPACE)
         self.given: list[Candidate] = []
+        self.now = 0.0
         self.heard, self.control = Heard(self.store), Control()
         self.runner = TrialRunner(
             phases=[
@@ -81,8 +82,9 @@ class Study:
             ],
             retire_after=100,
             control=self.control,
-            limits=Limits(self.store, **limits),
+            limits=Limits(self.store, clock=lambda: self.now, **limits),
             max_failures=2,
+            gpus=2.0,
         )
 
     def _spec(self, candidate: Candidate) -> Any:
@@ -134,6 +136,42 @@ def test_a_run_whose_process_dies_is_given_out_again_and_then_fails(tmp_path: Pa
     assert record.gpu_seconds == pytest.approx(3 * 30 * 2), "every attempt is paid for"
     assert study.start("more") is None
     assert study.runner.finished
+
+
+def test_gpu_seconds_count_while_a_run_works_and_until_its_process_dies(tmp_path: Path) -> None:
+    study = Study(tmp_path, trials=1)
+    limits, beats = study.runner.limits, dict[str, Any]()
+    stalls: Any = SimpleNamespace(look=lambda actors: {}, beats=beats, forget=beats.pop)
+    study.runner.stalls = stalls
+
+    def used(at: float) -> float:
+        study.now = at
+        study.runner.watch()
+        return 3600 * limits.used().gpu_hours
+
+    study.start("a")
+    assert used(100.0) == 0, "it waits for a machine"
+    beats["0000"] = "its first one"
+    assert used(150.0) == 0
+    assert used(160.0) == pytest.approx(20)
+    study.say("a", 100)  # in its 30th second
+    assert used(200.0) == pytest.approx(60 + 80)
+    study.runner.end("a", Report(failure="its process died"))
+    assert study.store.record(0).gpu_seconds == pytest.approx(140)
+    study.start("b")
+    assert used(900.0) == pytest.approx(140), "its last process's beat says nothing"
+    beats["0000"] = "its first one"
+    assert used(1000.0) == pytest.approx(140)
+    study.now = 1100.0
+    study.runner.end("b", Report(failure="its process died"))
+    assert used(2000.0) == pytest.approx(140 + 200)
+    assert study.store.record(0).gpu_seconds == pytest.approx(140 + 200)
+    study.start("c")
+    beats["0000"] = "its first one"
+    study.say("c", final=True)
+    study.runner.end("c")
+    assert used(2200.0) == pytest.approx(140 + 200 + 60)
+    assert Limits(study.store).used().gpu_hours == pytest.approx(400 / 3600)
 
 
 def test_the_next_phase_begins_when_no_run_of_the_one_before_is_left(tmp_path: Path) -> None:

@@ -229,6 +229,7 @@ class Study:
             limits=limits,
             retire_after=self.config.retire_after,
             max_failures=self.config.max_failures,
+            gpus=self.plan.gpus,
             control=self.launch.control,
             grouped=grouped,
             sharing=self.sharing,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -80,9 +80,10 @@ class Limits:
         finals: runs after the search, for which hours and GPU hours are kept free.
         concurrent: runs at a time.
         failed_share: share of failed trials above which the study ends.
+        clock: seconds.
 
     Attributes:
-        gpu_seconds: start of a run -> what it has used up so far.
+        gpu_seconds: start of a run -> what it has used up, as it was charged last.
         ended: runs that are over, of this start.
         hours_used_up: whether hours or GPU hours have closed the search: then trials that an
             earlier start has left are given up, too.
@@ -102,12 +103,14 @@ class Limits:
         finals: int = 0,
         concurrent: int = 1,
         failed_share: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._budget, self._held = store, budget or Budget(), held or Alone()
         self._finals, self._concurrent, self._failed_share = finals, concurrent, failed_share
         self._gpu_hours = sum(record.gpu_seconds for record in store.records()) / 3600
         self._closed, self.hours_used_up, self.waits = "", False, False
         self.gpu_seconds: dict[str, float] = {}
+        self._clock, self._at_work = clock, dict[str, tuple[float, float, float]]()
         self.ended: list[TrialRecord] = []
         self.ended_early = self.overtaken = ""
         self.halt: Halt | None = None
@@ -122,8 +125,20 @@ class Limits:
 
     def used(self) -> Spent:
         """Return hours and GPU hours of all starts; asked for every turn, so no store is read."""
-        gpu_hours = self._gpu_hours + sum(self.gpu_seconds.values()) / 3600
+        now, charged = self._clock(), sum(self.gpu_seconds.values())
+        since = sum((now - at) * gpus for at, _, gpus in self._at_work.values())
+        gpu_hours = self._gpu_hours + (charged + since) / 3600
         return Spent(hours=self._held.hours, gpu_hours=gpu_hours)
+
+    def charge(self, start: str, seconds: float, gpus: float) -> None:
+        """Note the seconds so far of a start of a run, whose GPUs count on until it is over."""
+        self.gpu_seconds[start] = seconds * gpus
+        self._at_work[start] = self._clock(), seconds, gpus
+
+    def over(self, start: str) -> tuple[float, float]:
+        """Let a start of a run count on no longer; return its seconds until now, and its GPUs."""
+        at, seconds, gpus = self._at_work.pop(start, (self._clock(), 0.0, 0.0))
+        return seconds + self._clock() - at, gpus
 
     def closed(self, live: int = 0) -> str:
         """Return why no further run is started while the ``live`` ones may go on; else empty."""

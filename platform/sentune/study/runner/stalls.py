@@ -135,6 +135,10 @@ class StallWatch:
         self._ended &= self.beats.keys()
         return over
 
+    def forget(self, name: str) -> None:
+        """Drop the beat of a run that has ended; threads may read the dictionary that had it."""
+        self.beats = {run: beat for run, beat in self.beats.items() if run != name}
+
     def _say_waits(self, started: Mapping[str, Any]) -> None:
         """Say what runs have been waiting for during a while, each once."""
         place = "a place on the cluster, or its processes to come up,"

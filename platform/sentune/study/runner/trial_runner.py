@@ -49,6 +49,7 @@ class TrialRunner:
         phase: of the runs at work.
         retire_after: runs after which a worker process is replaced.
         max_failures: deaths of a run's processes that are forgiven.
+        gpus: of a run's workers, as far as it has not reported them.
         control: asked to send runs home when the study halts; None where none can leave early.
         grouped: whether the runs are Ray Train groups, which learn their verdicts from ``control``
             and leave by themselves; Tune stops others.
@@ -63,6 +64,7 @@ class TrialRunner:
     limits: Limits
     retire_after: int
     max_failures: int = 0
+    gpus: float = 0.0
     control: ControlClient | None = None
     grouped: bool = False
     sharing: Sharing | None = None
@@ -153,6 +155,9 @@ class TrialRunner:
         if self.stalls is not None:
             stalled = self.stalls.look(actors)
             self.crashes |= {name: Report(failure=reason) for name, reason in stalled.items()}
+            for tune_id, run in self.live.items():
+                if tune_id not in self.limits.gpu_seconds and run.name in self.stalls.beats:
+                    self.limits.charge(tune_id, 0.0, self.gpus)
 
     def halt(self, halt: Halt) -> None:
         """Start no further run; those at work write a checkpoint and leave, to be continued."""
@@ -183,7 +188,7 @@ class TrialRunner:
             report = replace(report, failure=missing, repeats=True)
         over = bool(report.failure) or report.left
         seconds = float(result.get("time_total_s", report.seconds))
-        self.limits.gpu_seconds[tune_id] = seconds * report.gpus
+        self.limits.charge(tune_id, seconds, report.gpus)
         self.last[tune_id] = report
         with self.phase.store.together():
             self.phase.store.noted(number, report.notes)
@@ -212,6 +217,9 @@ class TrialRunner:
         candidate = self.live.pop(tune_id)
         number = candidate.number
         report, stopped = self.last.pop(tune_id, Report()), self._stopped.pop(tune_id, "")
+        seconds, gpus = self.limits.over(tune_id)
+        if self.stalls is not None:
+            self.stalls.forget(candidate.name)
         if report.died or report.micro_batch:  # which may be forgiven
             report, crash = Report(), report
         known = self.crashes.pop(candidate.name, crash)
@@ -220,6 +228,9 @@ class TrialRunner:
             self.control.forget(candidate.name)
         if report.overtaken:
             return
+        if crash is not None and gpus:
+            self.limits.gpu_seconds[tune_id] = seconds * gpus
+            self.phase.store.charge(number, tune_id, seconds, gpus)
         if report.storage:  # the next trial would meet it too; this one goes on when mended
             self.halt(Halt(state="failed", reason=report.failure))
             return
