@@ -71,6 +71,21 @@ def test_training_validation_and_starts_are_measured_apart() -> None:
     assert (costs.process, costs.start) == (pytest.approx(5.0), pytest.approx(1.0))
 
 
+def test_a_pause_between_two_drivers_is_no_start_of_a_process() -> None:
+    """Interrupted before its first milestone, an hour before this driver went on with it."""
+    hour = 3_600_000
+    before = run(0, upto=100, ended=False)
+    before = replace(before, times={100: before.times[100] + hour})
+    left = TimeLeft(work=replace(WORK, trials=1), clock=lambda: 0.0, since=hour)
+    left.look(study(before), {"0000": Beat(phase="training", examples=100, rate=20.0)})
+    assert left.seconds == pytest.approx(200 / 20 + 4)
+    own = replace(run(1, process=1.0), began=hour)
+    own = replace(own, times={at: hour + time for at, time in own.times.items()})
+    costs = measured([before, own], [], {}, WORK, {"0000": 7.0}, since=hour)
+    assert costs is not None
+    assert (costs.process, costs.start) == (pytest.approx(7.0), pytest.approx(1.0))
+
+
 def test_before_a_validation_its_rows_are_taken_to_cost_what_examples_do() -> None:
     first, work = run(0, upto=0, ended=False), replace(WORK, trials=1, judged=40)
     beat = Beat(phase="training", examples=50, rate=20.0)
@@ -130,6 +145,7 @@ def test_the_median_rule_ends_half_of_the_trials_at_its_first_rung() -> None:
     plan = make_plan(config, space, Capacity.fixed(Node(cpus=2)))
     left = TimeLeft.of_plan(config, space, plan.to_dict(), judged=0)
     assert left is not None
+    assert left.since > 0, "when this driver began"
     assert left.work.chances == {200: 0.5}
 
 

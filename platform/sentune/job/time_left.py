@@ -121,6 +121,8 @@ def measured(
     beats: Mapping[str, Beat],
     work: PlannedWork,
     starts: Mapping[str, float],
+    *,
+    since: int = 0,
 ) -> Costs | None:
     """Return what runs have cost so far; None before a quarter of the first milestone is trained.
 
@@ -129,6 +131,8 @@ def measured(
 
     Args:
         starts: name of a run -> seconds until it trained, as far as they were seen.
+        since: UTC milliseconds at which this driver began. A run that began earlier may have waited
+            for it before its first milestone, so that tells no start.
     """
     examples, seconds, validations = 0, 0.0, list[float]()
     new, again = list[float](), list[float]()
@@ -137,7 +141,7 @@ def measured(
         examples, seconds, validations = examples + seen, seconds + took, validations + each
         first, start = min(run.record.curve, default=0), starts.get(run.name)
         spent = run.record.curve.get(first, {}).get("train/seconds")
-        if spent is not None and first in run.times:
+        if spent is not None and first in run.times and run.began >= since:
             start = max(0.0, (run.times[first] - run.began) / 1000 - spent)
         if start is not None:
             (new if place < work.concurrent else again).append(start)
@@ -175,12 +179,14 @@ class TimeLeft:
     Attributes:
         work: what the study is going to run.
         clock: seconds.
+        since: UTC milliseconds at which this driver began.
         seconds: left of the study; None while they cannot be told.
         of_run: name of a run at work -> seconds left if it goes to its end.
     """
 
     work: PlannedWork
     clock: Callable[[], float] = time.monotonic
+    since: int = 0
     seconds: float | None = None
     of_run: dict[str, float] = field(default_factory=dict)
     _first_seen: dict[str, float] = field(default_factory=dict, init=False)
@@ -206,7 +212,7 @@ class TimeLeft:
             reused=config.launched_by == "inline",
             judged=judged,
         )
-        return cls(work=work)
+        return cls(work=work, since=round(1000 * time.time()))
 
     def look(self, study: StudySnapshot, beats: Mapping[str, Beat]) -> None:
         """Estimate anew from a snapshot and the newest beats."""
@@ -217,7 +223,7 @@ class TimeLeft:
                 trained_for = max(0, beat.examples - run.record.examples) / beat.rate
                 self._starts.setdefault(run.name, max(0.0, waited - trained_for))
         work = self.work
-        costs = measured(search, study.finals, beats, work, self._starts)
+        costs = measured(search, study.finals, beats, work, self._starts, since=self.since)
         if costs is None:
             return
         left, of_run = 0.0, dict[str, float]()
