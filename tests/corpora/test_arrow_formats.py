@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
 import datasets
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +20,7 @@ from sentune.corpora.formats.arrow import MANIFEST
 from sentune.corpora.prepare import prepare
 from sentune.corpora.schema import Fingerprint, fingerprint
 from sentune.errors import CorpusError, InvalidValue
+from sentune.io.bounded_read import LINE_BYTES
 
 TEXT = st.text(alphabet="aé好 ", max_size=4)
 
@@ -311,29 +314,147 @@ NAMED = "columns=premise=a,hypothesis=b,label=gold&labels=0=entailment,1=contrad
 
 @pytest.mark.parametrize("name", FILES)
 def test_any_file_with_named_columns_is_a_corpus(tmp_path: Path, name: str) -> None:
-    """Cells are texts as they stand; a bad row is told by its number."""
+    """Cells are texts as they stand; a bad row is told by its line, in an array by its number."""
     file = tmp_path / f"pairs.{name}"
     file.write_text(FILES[name])
     corpus = read(f"{name}:{file}?{NAMED}", Kind.LABELLED_PAIRS)
     assert corpus.table["premise"].to_pylist() == ["A dog, old, runs.", "It rains."]
     assert corpus.table["hypothesis"].to_pylist() == ["NA", "12"]
     assert corpus.table["label"].to_pylist() == ["entailment", "contradiction"]
-    assert [row.line for row in corpus.quarantine] == [3]
+    assert [row.line for row in corpus.quarantine] == [4 if name in ("csv", "tsv") else 3]
     with pytest.raises(InvalidValue, match="the dataset has a, b, gold"):
         read(f"{name}:{file}?columns=premise=x", Kind.LABELLED_PAIRS)
 
 
+SCORES = "sentence1,sentence2,score\n"
+
+
 @pytest.mark.parametrize(
-    ("name", "content"),
-    [("csv", b"a,b\n1,2\n1,2,3\n"), ("jsonl", b'{"a": 1\n'), ("tsv", b""), ("json", b"\xff\xfe")],
-)
-def test_a_file_that_cannot_be_read_is_one_error(tmp_path: Path, name: str, content: bytes) -> None:
+    ("name", "content", "said"),
+    [
+        ("csv", b"a,b,c\n1,2,0\n1,2,3,0\n", r":3: 4 columns where the header has 3"),
+        ("csv", b"a,b,c\n1,2,0\n\xe9,2,0\n", r":3: no UTF-8 at byte 0"),
+        ("csv", "a,b\n".encode("utf-16"), r":1: the file is UTF-16; convert it"),
+        ("csv", b'a,b,c\n"1,2,0\n1,2,0\n', r":2: the quotes are damaged.*ends in line 3"),
+        ("csv", b'a,b,c\n"1,2,0\nx,y,0\n"1,2",0\n', r":2: the quotes are damaged.*ends in line 4"),
+        ("csv", b'a,b,c\n"1,2,0\nx,y,0\n",1,2",0\n', r":2: .*4 columns where the header has 3"),
+        ("csv", b"a,a,b,c\n", "the header has a more than once"),
+        ("csv", b"a,b,c\n", "no labelled-pairs are left of 0 rows"),
+        ("jsonl", b'{"a": 1\n', r":1: no JSON"),
+        ("jsonl", b"", "there is nothing in the file"),
+        ("tsv", b"", "there is nothing in the file"),
+        ("json", b"\xff\xfe", "the file is UTF-16"),
+        ("json", b'[{"a": 1}', "no JSON: Expecting"),
+        ("json", b'[{"a": "\xe9"}]', "no UTF-8 at byte 8"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_is_one_error(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
     file = tmp_path / f"pairs.{name}"
     file.write_bytes(content)
-    with pytest.raises(CorpusError, match=f"pairs.{name}.*datasets cannot load it"):
-        read(f"{name}:{file}?columns=premise=a,hypothesis=b", Kind.LABELLED_PAIRS)
+    spec = f"{name}:{file}?columns=premise=a,hypothesis=b,label=c&bad_rows=0"
+    with pytest.raises(CorpusError, match=f"pairs.{name}.*{said}"):
+        read(f"{spec}&labels=0=neutral", Kind.LABELLED_PAIRS)
+
+
+def test_rows_of_another_width_never_shift_columns(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.csv"
+    file.write_text(SCORES + "a,b,1,\nc,d,2\n")
+    corpus = read(f"csv:{file}", Kind.SCORED_PAIRS)
+    assert corpus.table["sentence1"].to_pylist() == ["c"]
+    assert [str(row) for row in corpus.quarantine] == [
+        f"{file}:2: 4 columns where the header has 3"
+    ]
+
+
+def test_quotes_of_tsv_are_literal(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text(SCORES.replace(",", "\t") + '"Start\tb\t1\n\nc\td\t2\n"Again\te\t3\n')
+    corpus = read(f"tsv:{file}", Kind.SCORED_PAIRS)
+    assert corpus.table["sentence1"].to_pylist() == ['"Start', "c", '"Again']
+    assert corpus.counts == {"read": 4, "blank": 1, "rows": 3}
+
+
+def test_objects_of_a_file_may_differ(tmp_path: Path) -> None:
+    """Types, keys and blank lines: each object counts for itself."""
+    file = tmp_path / "pairs.jsonl"
+    rows = [
+        {"sentence1": "2020-01-01", "sentence2": "b", "score": 1, "subset": None},
+        {"sentence1": "c", "sentence2": "d", "score": 1.5, "more": {}},
+        {"sentence1": "e", "sentence2": "f", "score": "2", "subset": "x"},
+        {"sentence1": "g", "sentence2": "h"},
+        ["no object"],
+    ]
+    file.write_text("\n\n".join(map(json.dumps, rows)))
+    corpus = read(f"jsonl:{file}", Kind.SCORED_PAIRS)
+    assert corpus.table["score"].to_pylist() == [1, 1.5, 2]
+    assert corpus.table["subset"].to_pylist() == [None, None, "x"]
+    assert [row.line for row in corpus.quarantine] == [7, 9]
+
+
+def test_a_cell_and_an_array_may_be_long(tmp_path: Path) -> None:
+    """Longer than the csv module's limit of a field, than the longest line that is read."""
+    csv_file, array = tmp_path / "pairs.csv", tmp_path / "pairs.json"
+    csv_file.write_text(SCORES + f"{'a' * 200_000},b,1\n")
+    assert read(f"csv:{csv_file}", Kind.SCORED_PAIRS).table.num_rows == 1
+    row = {"sentence1": "a" * LINE_BYTES, "sentence2": "b", "score": 1}
+    array.write_text(json.dumps([row, row]))
+    assert read(f"json:{array}", Kind.SCORED_PAIRS).table.num_rows == 2
+
+
+def test_compressed_and_remote_files_with_named_columns(tmp_path: Path) -> None:
+    content = gzip.compress((SCORES + "a,b,1\n" * 5_000).encode())
+    with fsspec.open("memory://named/pairs.csv.gz", "wb") as stream:
+        stream.write(content)
+    remote = read("csv:memory://named/pairs.csv.gz", Kind.SCORED_PAIRS)
+    assert remote.table.num_rows == 5_000
+    (tmp_path / "pairs.csv.gz").write_bytes(content[:-20])
+    with pytest.raises(CorpusError, match="the compressed file is damaged"):
+        read(f"csv:{tmp_path}/pairs.csv.gz", Kind.SCORED_PAIRS)
+
+
+UNLABELLED = {
+    "csv": "premise,hypothesis,label\na,b,0\nc,d,-1\ne,f,-\n",
+    "tsv": "premise\thypothesis\tlabel\na\tb\t0\nc\td\t-1\ne\tf\t-\n",
+    "jsonl": "".join(
+        f'{{"premise": "a", "hypothesis": "b", "label": {label}}}\n'
+        for label in ("0", "-1", '"-1"', '"-"')
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNLABELLED)
+def test_minus_one_is_no_label_in_any_file(tmp_path: Path, name: str) -> None:
+    file = tmp_path / f"pairs.{name}"
+    file.write_text(UNLABELLED[name])
+    corpus = read(f"{name}:{file}?labels=0=neutral", Kind.LABELLED_PAIRS)
+    rows = len(UNLABELLED[name].splitlines()) - (name != "jsonl")
+    assert corpus.counts == {"read": rows, "unlabelled": rows - 1, "rows": 1}
+
+
+def test_rows_of_parquet_without_a_label(tmp_path: Path) -> None:
+    columns = {"premise": ["a", "c", "e"], "hypothesis": ["b", "d", "f"]}
+    pq.write_table(pa.table({**columns, "label": ["-", "neutral", "-1"]}), tmp_path / "texts")
+    counts = read(f"parquet:{tmp_path}/texts", Kind.LABELLED_PAIRS).counts
+    assert counts == {"read": 3, "unlabelled": 2, "rows": 1}
+    pq.write_table(pa.table({**columns, "label": [-1, 0, 1]}), tmp_path / "numbers")
+    with pytest.raises(CorpusError, match=r"1 unlabelled.*label 0 has no name.*texts"):
+        read(f"parquet:{tmp_path}/numbers", Kind.LABELLED_PAIRS)
+
+
+def test_parquet_without_the_columns_of_a_kind_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": ["a"], "y": ["b"]}), tmp_path / "foreign")
+    with pytest.raises(InvalidValue, match=r"foreign.*its columns \(x, y\)"):
+        kinds_of(f"parquet:{tmp_path}/foreign")
+
+
+@pytest.mark.parametrize("name", ["text", "csv", "jsonl", "parquet"])
+def test_a_protocol_that_nothing_knows(name: str) -> None:
+    with pytest.raises(InvalidValue, match=r"foo://x.*Protocol not known"):
+        read(f"{name}:foo://x", Kind.SENTENCES)
 
 
 def test_a_file_that_is_not_there_is_one_error(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="datasets cannot load it"):
+    with pytest.raises(CorpusError, match="there is no such file"):
         read(f"csv:{tmp_path}/none.csv", Kind.SENTENCES)

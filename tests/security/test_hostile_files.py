@@ -177,6 +177,8 @@ def test_a_quote_that_is_never_closed_swallows_a_bounded_part(tmp_path: Path) ->
     file = tmp_path / "train.csv"
     lines = "".join(f"a dog {n},a puppy {n},a cat {n}\n" for n in range(50_000))
     file.write_text('sent0,sent1,hard_neg\na,b,c\n"never closed,\n' + lines)
+    with pytest.raises(CorpusError, match=r"train\.csv:3: the quotes are damaged"):
+        read(f"simcse-csv:{file}", Kind.TRIPLETS)
+    file.write_text('sent0,sent1,hard_neg\na,b,c\n"closed"by nothing,b,c\nd,e,f\n')
     corpus = read(f"simcse-csv:{file}", Kind.TRIPLETS)
-    assert corpus.quarantine
-    assert corpus.table.num_rows > 40_000
+    assert (corpus.table.num_rows, corpus.quarantine[0].line) == (2, 3)

@@ -16,6 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import infer_compression
 
 from sentune.errors import CorpusError
+from sentune.io.object_store import files_at
 
 LINE_BYTES = 1 << 24
 """Of the longest line that is read. A whole book on one line has about 3 MB (War and Peace)."""
@@ -33,14 +34,27 @@ def bounded_lines(path: str) -> Iterator[bytes]:
     """Yield the lines of a local or fsspec file, plain or compressed, with their newlines.
 
     Raises:
-        CorpusError: the file is missing, cannot be read or is cut short, a line is longer than
-            ``LINE_BYTES``, or a compressed file grows more than ``EXPANSION`` times.
+        CorpusError: as ``bounded_blocks``, or a line is longer than ``LINE_BYTES``.
     """
+    return _raising(path, _lines(path), lines=True)
+
+
+def bounded_blocks(path: str) -> Iterator[bytes]:
+    """Yield the content of such a file in blocks.
+
+    Raises:
+        CorpusError: the file is missing, cannot be read or is cut short, or a compressed file
+            grows more than ``EXPANSION`` times.
+    """
+    return _raising(path, _blocks(path), lines=False)
+
+
+def _raising(path: str, parts: Iterator[bytes], *, lines: bool) -> Iterator[bytes]:
     number = 0  # of lines that were given
     try:
-        for line in _lines(path):
-            number += 1
-            yield line
+        for part in parts:
+            number += lines
+            yield part
     except FileNotFoundError as error:
         raise CorpusError(path, "there is no such file") from error
     except (EOFError, BadGzipFile, BadZipFile, LZMAError, zlib.error) as error:
@@ -73,7 +87,7 @@ def check_regular(path: str) -> None:
     Raises:
         CorpusError: a named pipe, a device or a socket.
     """
-    files, inner = fsspec.url_to_fs(path)
+    files, inner = files_at(path)
     if not isinstance(files, LocalFileSystem):
         return
     with suppress(OSError):
@@ -88,7 +102,7 @@ def _blocks(path: str) -> Iterator[bytes]:
     check_regular(path)
     most, seen = None, 0
     if infer_compression(path) is not None:
-        files, inner = fsspec.url_to_fs(path)
+        files, inner = files_at(path)
         most = max(FREE_BYTES, EXPANSION * (files.size(inner) or 0))  # None: a server hides it
     with fsspec.open(path, "rb", compression="infer") as stream:
         # read1 does not wait for a whole block: of a damaged file it gives what comes before

@@ -20,7 +20,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from sentune.credentials import without_credentials
-from sentune.errors import SentuneError, named
+from sentune.errors import InvalidValue, SentuneError, named
 from sentune.io.waits import WAITS
 
 logger = logging.getLogger(__name__)
@@ -57,8 +57,14 @@ def files_at(uri: str) -> tuple[fsspec.AbstractFileSystem, str]:
     """Return the file system of a path or URI, and the path in it.
 
     Without fsspec's cache of listings: what another process has written or dropped is seen.
+
+    Raises:
+        InvalidValue: no file system has its protocol, or the package of that one is missing.
     """
-    files, root = fsspec.url_to_fs(uri, use_listings_cache=False)
+    try:
+        files, root = fsspec.url_to_fs(uri, use_listings_cache=False)
+    except (ImportError, ValueError) as error:
+        raise InvalidValue("path", without_credentials(uri), str(error)) from error
     return files, str(root)
 
 

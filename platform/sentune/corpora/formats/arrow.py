@@ -23,9 +23,9 @@ from sentune.corpora.formats.reading import (
     number,
     sentence,
 )
-from sentune.corpora.formats.spec import Spec
+from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import SCHEMAS, SPLITS, Kind
-from sentune.errors import CorpusError
+from sentune.errors import CorpusError, InvalidValue
 from sentune.io.bounded_read import check_regular
 from sentune.io.checksums import checksum
 from sentune.io.folders import checked_manifest
@@ -37,6 +37,9 @@ MANIFEST = "manifest.json"
 _PAGES = 1 << 20
 """Bytes of a column that are read at a time; a file may be one row group of any length."""
 
+NO_LABEL = ("-", "-1")
+"""What pairs without a label have in its place: signs of SNLI and of ``datasets``."""
+
 _AGAIN = "delete the folder and prepare the corpus again"
 
 
@@ -47,7 +50,10 @@ def readers(spec: Spec) -> Readers:
         return {kind: partial(_read, kind)}
     with _opened(files(spec.path)[0]) as file:
         names = set(file.schema_arrow.names)
-    return {kind: partial(_read, kind) for kind in kinds_with(names)}
+    if not (kinds := kinds_with(names)):
+        fix = f"name its columns ({', '.join(sorted(names))}) as a kind's: premise, hypothesis, ..."
+        raise InvalidValue(FIELD, spec.text, fix)
+    return {kind: partial(_read, kind) for kind in kinds}
 
 
 def kinds_with(names: Set[str]) -> tuple[Kind, ...]:
@@ -91,6 +97,9 @@ def rows_of(
     """Yield the rows of examples; the line of a bad one is its number, from 1."""
     for line, fields in enumerate(examples, start=1):
         log.counts["read"] += 1
+        if kind is Kind.LABELLED_PAIRS and str(fields.get("label")) in NO_LABEL:
+            log.counts["unlabelled"] += 1
+            continue
         with log.checks(path, line):
             yield row(kind, fields)
 

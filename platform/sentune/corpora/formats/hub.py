@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from typing import Any
 
-from sentune.corpora.formats.arrow import kinds_with, row
-from sentune.corpora.formats.reading import BadFieldError, Log, Readers, Row
+from sentune.corpora.formats.arrow import NO_LABEL, kinds_with, row
+from sentune.corpora.formats.reading import BadFieldError, Log, Readers, Row, parsed
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import LABELS, SCHEMAS, Kind
 from sentune.errors import CorpusError, InvalidValue
-from sentune.io.bounded_read import check_regular
+from sentune.io.bounded_read import bounded_blocks
 
 FILE_OPTIONS = {
     "columns": "ours=theirs,... such as premise=sentence1,hypothesis=sentence2",
@@ -20,17 +21,13 @@ FILE_OPTIONS = {
 }
 OPTIONS = {"config": "configuration of the dataset", "split": "default train", **FILE_OPTIONS}
 
-_TABLE = {"keep_default_na": False}  # "NA" and "null" are words
-_FILES: dict[str, tuple[str, dict[str, Any]]] = {
-    "csv": ("csv", _TABLE),
-    "tsv": ("csv", {**_TABLE, "sep": "\t"}),
-    "json": ("json", {}),
-    "jsonl": ("json", {}),
-}
-"""Format -> the reader of ``datasets`` for such files, and what it is told."""
+_DELIMITERS = {"csv": ",", "tsv": ""}
+"""Of the formats with a header, as ``Log.records`` takes it: in ``tsv:`` quotes are literal."""
+
+_FIRST = 1_000
+"""Objects whose keys are taken for all that a file of JSON has."""
 
 _LABEL_COLUMNS = ("label", "reverse_label", "labels")
-_UNLABELLED = "-"
 
 
 def readers(spec: Spec) -> Readers:
@@ -46,14 +43,19 @@ def readers(spec: Spec) -> Readers:
     if unknown := set(theirs) - ours:
         fix = f"our columns are {', '.join(sorted(ours))}"
         raise InvalidValue(f"{FIELD} option columns", ", ".join(sorted(unknown)), fix)
-    names = set(_names(_load(spec), spec))
+    names = _names(spec)
     for our, their in theirs.items():
         if their not in names:
             fix = f"the dataset has {', '.join(sorted(names))}"
             raise InvalidValue(f"{FIELD} option columns", f"{our}={their}", fix)
-    kinds = {kind: partial(_read, kind) for kind in kinds_with(names | set(theirs))}
+    used = {theirs.get(our, our) for our in ours}
+    if twice := sorted(name for name in used if names.count(name) > 1):
+        reason = f"the header has {', '.join(twice)} more than once; rename one of them"
+        raise CorpusError(spec.path, reason)
+    kinds = {kind: partial(_read, kind) for kind in kinds_with({*names, *theirs})}
     if not kinds:
-        fix = "map its columns with columns=ours=theirs,..."
+        found = ", ".join(sorted(names))
+        fix = f"map its columns ({found}) with columns=ours=theirs,..."
         raise InvalidValue(FIELD, spec.text, fix)
     wrong = set(spec.mapping("labels").values()) - set(LABELS)
     if wrong and Kind.CLASSIFIED not in kinds:
@@ -62,71 +64,111 @@ def readers(spec: Spec) -> Readers:
     return kinds
 
 
+def _names(spec: Spec) -> list[str]:
+    """Return the names of its columns; of JSON the keys of its first objects.
+
+    Raises:
+        CorpusError: it has no column that can be read.
+    """
+    if spec.format == "hf":
+        with _one_error(spec):
+            dataset = _load(spec)
+            return list(dataset.column_names or next(iter(dataset), {}))
+    log = Log("100%")
+    if spec.format in _DELIMITERS:
+        _, names = next(log.records(spec.path, csv_of=_DELIMITERS[spec.format]), (1, []))
+    else:
+        first = islice(_objects(spec, log), _FIRST)
+        names = list({name: None for _, fields in first for name in fields})
+    bad = log.bad[0] if log.bad else None
+    if bad and (spec.format in _DELIMITERS or not names):
+        raise CorpusError(spec.path, bad.reason, line=bad.line)
+    if not names:
+        raise CorpusError(spec.path, "there is nothing in the file")
+    return names
+
+
 def _load(spec: Spec) -> Any:
     import datasets  # only here: importing it takes seconds
 
     with _one_error(spec):
-        if spec.format not in _FILES:
-            split, config = spec.options.get("split", "train"), spec.options.get("config")
-            return datasets.load_dataset(spec.path, config, split=split, streaming=True)
-        check_regular(spec.path)
-        reader, told = _FILES[spec.format]
-        told = {"data_files": spec.path, "split": "train", "streaming": True, **told}
-        found = datasets.load_dataset(reader, **told)
-        if reader != "csv":
-            return found
-        # its cells are texts, whatever the first ones look like
-        texts = datasets.Features({name: datasets.Value("string") for name in _names(found, spec)})
-        return datasets.load_dataset(reader, features=texts, **told)
-
-
-def _names(dataset: Any, spec: Spec) -> list[str]:
-    """Return the names of its columns."""
-    with _one_error(spec):
-        return list(dataset.column_names or next(iter(dataset), {}))
+        split, config = spec.options.get("split", "train"), spec.options.get("config")
+        return datasets.load_dataset(spec.path, config, split=split, streaming=True)
 
 
 @contextmanager
 def _one_error(spec: Spec) -> Iterator[None]:
-    """Raise what ``datasets`` raises for files that it cannot read as ``CorpusError``."""
+    """Raise what ``datasets`` raises for data that it cannot read as ``CorpusError``."""
     try:
         yield
-    except (OSError, ValueError) as error:
+    except Exception as error:  # each of its readers has errors of its own
         raise CorpusError(spec.path, f"datasets cannot load it: {error}") from error
 
 
-def _examples(dataset: Any, spec: Spec) -> Iterator[Any]:
+def _examples(dataset: Any, spec: Spec, log: Log) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Numbered rows of a dataset, from 1, which are counted."""
     with _one_error(spec):
-        yield from dataset
+        for place, example in enumerate(dataset, start=1):
+            log.counts["read"] += 1
+            yield place, example
+
+
+def _objects(spec: Spec, log: Log) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Numbered objects of a file that has one a line, or one array of them, read whole."""
+    blocks = bounded_blocks(spec.path)
+    start = next(blocks, b"")
+    if not start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
+        yield from log.objects(spec.path)
+        return
+    try:
+        found = parsed((start + b"".join(blocks)).decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise CorpusError(spec.path, f"no UTF-8 at byte {error.start}") from error
+    except BadFieldError as error:
+        raise CorpusError(spec.path, str(error)) from error
+    for place, fields in enumerate(found, start=1):
+        log.counts["read"] += 1
+        with log.checks(spec.path, place):
+            if not isinstance(fields, dict):
+                raise BadFieldError("no JSON object")
+            yield place, fields
 
 
 def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
-    """Rows of the split; the line of a bad row is its number, from 1."""
-    dataset, theirs = _load(spec), spec.mapping("columns")
+    """Rows of the file or split; of a dataset and an array, the line of a bad row is its number."""
+    theirs, features = spec.mapping("columns"), None
+    if spec.format == "hf":
+        dataset = _load(spec)
+        features, examples = dataset.features, _examples(dataset, spec, log)
+    elif spec.format in _DELIMITERS:
+        examples = log.headed(spec.path, csv_of=_DELIMITERS[spec.format])
+    else:
+        examples = _objects(spec, log)
     label = _class if kind is Kind.CLASSIFIED else _label
-    names = _label_names(spec, dataset, theirs)
-    for place, example in enumerate(_examples(dataset, spec), start=1):
-        log.counts["read"] += 1
+    names = _label_names(spec, features or {}, theirs)
+    for line, example in examples:
         fields = {name: example.get(theirs.get(name, name)) for name in SCHEMAS[kind].names}
         fields = {name: None if value == "" else value for name, value in fields.items()}
-        with log.checks(spec.path, place):
+        with log.checks(spec.path, line):
             for name in _LABEL_COLUMNS:
                 if fields.get(name) is not None:
                     fields[name] = label(fields[name], names[name])
-            if fields.get("label") == _UNLABELLED:
+            if fields.get("label") == "-":
                 log.counts["unlabelled"] += 1
             else:
                 yield row(kind, fields)
 
 
-def _label_names(spec: Spec, dataset: Any, theirs: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def _label_names(
+    spec: Spec, features: Mapping[str, Any], theirs: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
     """For each label column: what a value is called, by the option or the dataset's ClassLabel."""
     given = spec.mapping("labels")
     tables: dict[str, dict[str, str]] = {}
     for column in _LABEL_COLUMNS:
-        feature = (dataset.features or {}).get(theirs.get(column, column))
+        feature = features.get(theirs.get(column, column))
         names = getattr(getattr(feature, "feature", feature), "names", None) or ()
-        signs = {"-1": _UNLABELLED} if names else {}
+        signs = {"-1": "-"} if names else {}
         tables[column] = {str(i): given.get(n, n) for i, n in enumerate(names)} | signs | given
     return tables
 
@@ -140,8 +182,8 @@ def _label(value: object, names: Mapping[str, str]) -> Any:
     """Our label of a value, or of each of a list; -1 and ``-`` are signs for no agreement."""
     if isinstance(value, list):
         return [_label(item, names) for item in value]
-    if value in (-1, _UNLABELLED):
-        return _UNLABELLED
+    if str(value) in NO_LABEL:
+        return "-"
     if str(value).isdigit() and str(value) not in names:
         raise BadFieldError(f"label {value} has no name; give labels=0=entailment,...")
     return names.get(str(value), str(value)).lower()

@@ -15,7 +15,7 @@ from sentune.corpora.formats.spec import Spec, parse_bad_rows
 from sentune.corpora.schema import LABELS, BadRow, Kind
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError
-from sentune.io.bounded_read import bounded_lines
+from sentune.io.bounded_read import LINE_BYTES, bounded_lines
 from sentune.io.object_store import files_at
 
 Row = tuple[Any, ...]
@@ -120,8 +120,14 @@ class Log:
             raise CorpusError(second, reason)
 
     def objects(self, path: str, *needed: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield numbered objects (from 1) of a ``.jsonl`` file that have the keys of ``needed``."""
+        """Yield numbered objects (from 1) of a ``.jsonl`` file that have the keys of ``needed``.
+
+        Blank lines are counted and left out.
+        """
         for line, text in self.lines(path):
+            if not text.strip():
+                self.counts["blank"] += 1
+                continue
             with self.checks(path, line):
                 fields = parsed(text)
                 if not isinstance(fields, dict):
@@ -143,23 +149,14 @@ class Log:
                 self.quarantine(path, line, f"{count} where there should be {wanted}")
 
     def headed(
-        self, path: str, *needed: str | tuple[str, ...], csv_of: str = "", strict: bool = False
+        self, path: str, *needed: str | tuple[str, ...], csv_of: str = ""
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield numbered rows below a header, by its names, with tabs between, quotes literal.
-
-        With ``csv_of``, a delimiter, the file is CSV: fields may be quoted and hold line breaks,
-        and a row has the number of the last line that it covers. Blank lines between rows are
-        counted and left out. A row that is no CSV goes to quarantine, or is a ``CorpusError`` where
-        that is ``strict``: a quote that is never closed swallows the rows behind it.
+        """Yield numbered rows below a header, by its names; see ``records``.
 
         Raises:
             CorpusError: the header lacks a name of ``needed``, of a tuple all names.
         """
-        source = (
-            self._records(path, csv_of, strict=strict)
-            if csv_of
-            else ((line, text.split("\t")) for line, text in self.lines(path))
-        )
+        source = self.records(path, csv_of=csv_of)
         line, header = next(source, (1, [""]))
         self.counts["read"] -= 1
         choices = [(name,) if isinstance(name, str) else name for name in needed]
@@ -172,37 +169,56 @@ class Log:
                     raise BadFieldError(reason)
                 yield line, dict(zip(header, values, strict=True))
 
-    def _records(
-        self, path: str, delimiter: str, *, strict: bool
-    ) -> Iterator[tuple[int, list[str]]]:
-        """The records of a CSV file, which are counted, each with the last line it covers."""
-        position = 0
+    def records(self, path: str, *, csv_of: str = "") -> Iterator[tuple[int, list[str]]]:
+        """Yield numbered rows, the header first, with tabs between and quotes literal.
+
+        With ``csv_of``, a delimiter, the file is CSV: fields may be quoted and hold line breaks,
+        and a row has the number of the last line that it covers. Blank lines between rows are
+        counted and left out. A line that is no CSV goes to quarantine.
+
+        Raises:
+            CorpusError: a row of several lines is no CSV, or has more or fewer columns than the
+                header: a quote that is not closed swallows the rows behind it.
+        """
+        if not csv_of:
+            for line, text in self.lines(path):
+                if text:
+                    yield line, text.split("\t")
+                else:
+                    self.counts["blank"] += 1
+            return
+        first = last = width = 0
 
         def rows() -> Iterator[str]:
-            nonlocal position
+            nonlocal first, last
             for line, content in self.lines(path):
-                position = line
+                first, last = first or line, line
                 self.counts["read"] -= 1
                 yield content + "\n"
 
-        reader = csv.reader(rows(), delimiter=delimiter)
+        csv.field_size_limit(LINE_BYTES)  # of the process; by default 131,072 characters
+        reader = csv.reader(rows(), delimiter=csv_of, strict=True)
         while True:
+            first, fields, damage = 0, list[str](), ""
             try:
                 fields = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                self.counts["read"] += 1
-                if strict:
-                    reason = f"the quotes are damaged: {error}"
-                    raise CorpusError(path, reason, line=position) from error
-                self.quarantine(path, position, str(error))
+                damage = str(error)
+            self.counts["read"] += 1
+            width = width or len(fields)
+            if last > first and fields and len(fields) != width:
+                damage = f"{len(fields)} columns where the header has {width}"
+            if damage and last > first:
+                reason = f"the row that begins here ends in line {last} ({damage})"
+                raise CorpusError(path, f"the quotes are damaged: {reason}", line=first)
+            if damage:
+                self.quarantine(path, last, damage)
+            elif fields:
+                yield last, fields
             else:
-                self.counts["read"] += 1
-                if fields:
-                    yield position, fields
-                else:
-                    self.counts["blank"] += 1
+                self.counts["blank"] += 1
 
 
 class Checks:
@@ -293,6 +309,8 @@ def sentence(value: object, name: str) -> str:
 
 def check_label(value: object) -> str:
     """Return one of the three labels of inference; refuse anything else."""
+    if isinstance(value, int):
+        raise BadFieldError(f"label {value} has no name; give labels as texts")
     if value not in LABELS:
         raise BadFieldError(f"unknown label {value!r}")
     return str(value)
