@@ -449,6 +449,27 @@ def test_parquet_without_the_columns_of_a_kind_is_refused(tmp_path: Path) -> Non
         kinds_of(f"parquet:{tmp_path}/foreign")
 
 
+def test_hidden_files_of_a_folder_of_parquet_are_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / ".data"
+    folder.mkdir()
+    pq.write_table(pa.table({"text": ["a"]}), folder / "a.parquet")
+    (folder / "._a.parquet").write_bytes(b"no such thing")
+    assert read(f"parquet:{folder}", Kind.SENTENCES).table.num_rows == 1
+
+
+def test_a_dataset_that_was_saved_to_disk(tmp_path: Path) -> None:
+    label = datasets.ClassLabel(names=["entailment", "neutral", "contradiction"])
+    rows = {"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": [2, -1]}
+    text = datasets.Value("string")
+    features = datasets.Features({"premise": text, "hypothesis": text, "label": label})
+    datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved")
+    corpus = read(f"hf:{tmp_path}/saved", Kind.LABELLED_PAIRS)
+    assert corpus.table["label"].to_pylist() == ["contradiction"]
+    assert corpus.counts == {"read": 2, "unlabelled": 1, "rows": 1}
+    with pytest.raises(CorpusError, match="saved using `save_to_disk`"):
+        read(f"hf:{tmp_path}/saved?split=test", Kind.LABELLED_PAIRS)
+
+
 @pytest.mark.parametrize("name", ["text", "csv", "jsonl", "parquet"])
 def test_a_protocol_that_nothing_knows(name: str) -> None:
     with pytest.raises(InvalidValue, match=r"foo://x.*Protocol not known"):

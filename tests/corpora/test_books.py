@@ -59,6 +59,9 @@ def test_a_folder_is_read_whole_and_files_are_apart(tmp_path: Path) -> None:
     (tmp_path / "b" / "c" / "two.txt.gz").write_bytes(gzip.compress(b"Three came. Four went."))
     (tmp_path / "a.txt").write_text("One sat. Two lay. One sat.")
     (tmp_path / "a.csv").write_text("Not this. Nor that.")
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    (tmp_path / ".ipynb_checkpoints" / "a-checkpoint.txt").write_text("Not this. Nor that.")
+    (tmp_path / "b" / "._two.txt").write_text("Not this. Nor that.")
     expected = [("One sat.", "Two lay."), ("Two lay.", "One sat."), ("Three came.", "Four went.")]
     assert adjacent(f"{tmp_path}")[0] == adjacent(f"file://{tmp_path}/")[0] == expected
     assert texts(str(tmp_path)) == ["One sat.", "Two lay.", "Three came.", "Four went."]

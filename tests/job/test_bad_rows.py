@@ -129,5 +129,5 @@ def test_a_program_may_give_a_number() -> None:
 
 @pytest.mark.parametrize("most", ["-1", "5 %", "101%", "many", "1e3", ""])
 def test_what_is_neither_a_count_nor_a_share_is_refused(most: str) -> None:
-    with pytest.raises(InvalidValue, match=r"bad_rows: .*number of rows \(500\)"):
+    with pytest.raises(InvalidValue, match=r"--bad-rows or \?bad_rows: .*number of rows \(500\)"):
         parse({"bad_rows": most}, JobOptions())

@@ -202,7 +202,7 @@ def test_points_to_try_come_before_the_first_one_and_are_as_it_where_they_say_no
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("batch_size=17", "--try-first batch_size: '17'.*16, 32, 64"),
+        ("batch_size=17", "--try-first batch_size: '17' cannot be used; give one of 16, 32, 64$"),
         ("batchsize=16", "--try-first batchsize: '16'.*what is searched is batch_size"),
         ("layers=2", r"--try-first layers: '2'.*1..9 in steps of 2"),
         ("batch_size", "write setting=value,setting=value"),

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentune.corpora.formats.arrow import kinds_with
+from sentune.corpora.formats.arrow import NO_LABEL, kinds_with
 from sentune.corpora.schema import LABELS, SCHEMAS, Kind
 from sentune.errors import InvalidValue, first_line
 from sentune.io.object_store import files_at
@@ -134,6 +134,8 @@ def _table(data: Any, role: str) -> pa.Table:
             "positive, negative), (premise, hypothesis, label) or (sentence1, sentence2, score)"
         )
         raise InvalidValue(role, repr(rows[0])[:80] if rows else "no row", fix)
+    if kind is Kind.LABELLED_PAIRS:
+        columns[2] = tuple(label.lower() for label in columns[2])
     names = SCHEMAS[kind].names[: len(columns)]
     return pa.table({name: list(column) for name, column in zip(names, columns, strict=True)})
 
@@ -148,6 +150,7 @@ def _kind(columns: Sequence[Sequence[Any]]) -> Kind | None:
         return None
     last = columns[-1]
     if all(isinstance(value, str) for value in last):
-        return Kind.LABELLED_PAIRS if {*last} <= {*LABELS} else Kind.TRIPLETS
+        labels = {*LABELS, *NO_LABEL} & {value.lower() for value in last}
+        return Kind.LABELLED_PAIRS if labels else Kind.TRIPLETS
     numbers = all(isinstance(v, Real) and not isinstance(v, bool) for v in last)
     return Kind.SCORED_PAIRS if numbers else None

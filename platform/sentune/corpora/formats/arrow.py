@@ -73,10 +73,14 @@ def shard_name(number: int) -> str:
 
 
 def files(path: str) -> list[str]:
-    """Return the Parquet files of a folder in the order of their names, or the one file itself."""
+    """Return the Parquet files of a folder in the order of their names, or the one file itself.
+
+    Names that begin with a dot are left out.
+    """
     system, root = files_at(path)
     if system.isdir(root):
-        found = sorted(name for name in system.ls(root, detail=False) if name.endswith(".parquet"))
+        names = system.ls(root, detail=False)
+        found = sorted(n for n in names if n.endswith(".parquet") and "/." not in n[len(root) :])
     else:
         found = [root] if system.exists(root) else []
     if not found:

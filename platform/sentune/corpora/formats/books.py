@@ -51,8 +51,9 @@ def adjacent(spec: Spec, log: Log) -> Iterator[Row]:
     """Each sentence with the one that follows it in the same file.
 
     The path is a file, or a folder whose ``.txt`` and ``.txt.gz`` files are read in alphabetical
-    order, those of its folders too. Paragraphs end at blank lines, and line breaks within them
-    are spaces; the next paragraph goes on where the last one ended. Headings stay.
+    order, those of its folders too, but for names that begin with a dot. Paragraphs end at blank
+    lines, and line breaks within them are spaces; the next paragraph goes on where the last one
+    ended. Headings stay.
 
     ``read`` counts lines. Left out and counted, each a gap that no pair crosses: ``short`` and
     ``long`` sentences, and ``damaged`` paragraphs, those with a line that cannot be decoded, which
@@ -91,7 +92,11 @@ def _files(spec: Spec) -> list[str]:
     system, root = files_at(spec.path)
     if not system.isdir(root):
         return [spec.path]
-    names = sorted(name for name in system.find(root) if name.endswith(_ENDS))
+    names = sorted(
+        name
+        for name in system.find(root)
+        if name.endswith(_ENDS) and "/." not in name.removeprefix(root)
+    )
     if not names:
         raise CorpusError(spec.path, f"no file in the folder ends with {' or '.join(_ENDS)}")
     return [spec.path.rstrip("/") + name.removeprefix(root.rstrip("/")) for name in names]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from sentune.corpora.formats.arrow import NO_LABEL, kinds_with, row
@@ -92,6 +93,9 @@ def _load(spec: Spec) -> Any:
     import datasets  # only here: importing it takes seconds
 
     with _one_error(spec):
+        saved = Path(spec.path, datasets.config.DATASET_STATE_JSON_FILENAME).is_file()
+        if saved and spec.options.keys().isdisjoint(("split", "config")):
+            return datasets.load_from_disk(spec.path)
         split, config = spec.options.get("split", "train"), spec.options.get("config")
         return datasets.load_dataset(spec.path, config, split=split, streaming=True)
 

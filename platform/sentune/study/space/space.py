@@ -172,7 +172,8 @@ class SearchSpace:
             try:
                 point[name] = self.settings[name].parse(value)
             except ValueError as error:
-                fix = f"{error} (allowed: {self.settings[name]})"
+                allowed = str(self.settings[name])
+                fix = str(error) if allowed in str(error) else f"{error} (allowed: {allowed})"
                 raise InvalidValue(f"--try-first {name}", value, fix) from None
         return point
 
