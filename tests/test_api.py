@@ -144,16 +144,6 @@ def test_labels_of_tuples_may_be_missing_or_capitalised(tmp_path: Path, label: s
                       {"read": 2, "unlabelled": 1, "rows": 1})  # fmt: skip
 
 
-def test_dicts_may_have_more_keys_than_the_first(tmp_path: Path) -> None:
-    rows = [
-        {"operation": "compression", "first": "a b", "target": "a"},
-        {"operation": "fusion", "first": "a", "second": "b", "target": "a b"},
-    ]
-    (spec,) = specs_of(rows, "dev", str(tmp_path))
-    table = read(spec, Kind.OPERATIONS).table
-    assert table["second"].to_pylist() == [None, "b"]
-
-
 def test_several_corpora_stand_in_a_list(tmp_path: Path) -> None:
     table = frame(Kind.LABELLED_PAIRS, PAIRS)
     found = specs_of(["builtin:nli", table], "dev", str(tmp_path))

@@ -25,6 +25,8 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / "empty.jsonl").write_text("")
     row = "main\tmade\t2026\t{0}\t{0}.5\ta dog runs\ta dog moves {0} times\n"
     (tmp_path / "sts.csv").write_text("".join(map(row.format, range(4))))
+    (tmp_path / "sts-one.csv").write_text(row.format(1))
+    (tmp_path / "counts.txt").write_text("dog 3\nruns 2\n")
     (tmp_path / "vectors.txt").write_text("dog 0.5 0.25\nruns 0.25 0.5\n")
     made = prepare("builtin:tiny?layers=1&width=16&positions=70", ["a dog runs"], tmp_path)
     Path(made).rename(tmp_path / "bert")
@@ -61,7 +63,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 SMALL = {"corpus": "builtin:nli?size=30", "dev": ["builtin:nli?size=30&split=dev"]}
 SIF = {
     "corpus": "stsb:{}/sts.csv", "dev": ["stsb:{}/sts.csv"], "vectors": ["glove:{}/vectors.txt"],
-    "allow_overlap": True,
+    "allow_overlap": True, "frequencies": "{}/counts.txt",
 }  # fmt: skip
 
 
@@ -74,6 +76,8 @@ SIF = {
         ("gumbel", {"corpus": "stsb:{}/sts.csv", "dev": SMALL["dev"]}, "kind of stsb"),
         ("gumbel", {**SMALL, "dev": ["snli:{}/gone.jsonl"]}, r"gone\.jsonl"),
         ("gumbel", {**SMALL, "test": ["snli:{}/gone.jsonl"]}, r"gone\.jsonl"),
+        ("gumbel", {**SMALL, "test": ["stsb:{}/sts-one.csv"]}, "needs pairs with different sc"),
+        ("gumbel", {**SMALL, "warm_start": ["nope"]}, "--warm-start: 'nope'"),
         ("gumbel", {**SMALL, "references": "text:{}/gone.txt"}, r"gone\.txt"),
         ("gumbel", {**SMALL, "objective": ["sts/spearman"]}, "--objective"),
         ("gumbel", {**SMALL, "encoder": "{}/gone"}, "--encoder.*no such folder"),
@@ -88,6 +92,7 @@ SIF = {
         ("invertible", {"vectors": "builtin:glove"}, "builtin:ppmi"),
         ("sif", {**SIF, "vectors": ["glove:{}/gone.txt"]}, r"gone\.txt"),
         ("sif", {**SIF, "frequencies": "{}/gone.txt"}, r"gone\.txt"),
+        ("sif", {**SIF, "frequencies": None}, "--frequencies.*wordfreq:en.*variant=average"),
         ("sif", {**SIF, "corpus": "text:{}/gone.txt"}, r"gone\.txt"),
         ("sif", {**SIF, "dev": [*SIF["dev"], SMALL["dev"][0]]}, "--dev.*scored pairs"),
     ],

@@ -66,6 +66,25 @@ def test_a_job_that_trains(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [".cache"]
 
 
+@pytest.mark.parametrize(
+    "given", [{"objective": ("direction/foo",)}, {"constraint": ("direction/foo>=0.5",)}]
+)
+def test_a_metric_that_the_probe_does_not_measure_is_refused(
+    tmp_path: Path, given: dict[str, tuple[str]]
+) -> None:
+    options = JobOptions(
+        corpus="builtin:nli?size=192",
+        dev=("builtin:nli?split=dev&size=60",),
+        encoder="builtin:tiny?layers=1&width=16&heads=2&inner=32",
+        storage=str(tmp_path),
+        dry_run=True,
+        **given,  # type: ignore[arg-type]
+    )
+    said = r"--(objective|constraint): 'direction/foo'.*direction measures.*direction/accuracy"
+    with pytest.raises(InvalidValue, match=said):
+        show_plan(make_job(options, SPACE), options, QUIET, seconds=600)
+
+
 def test_pooling_cls_is_refused_where_the_encoder_puts_no_cls_before_a_sentence(
     tmp_path: Path,
 ) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.surfaces import TABLE_3
 from search_spaces import gauss, gumbel, intersent, invertible, laes, sif, simcse
 from sentune.errors import InvalidValue
+from sentune.methods.sif import Sif
 from sentune.study.space.domains import Choice, Integer, Uniform, dimension_from_dict
 from sentune.study.space.space import SearchSpace
 
@@ -320,3 +321,12 @@ def test_the_nearest_value_is_allowed_and_none_is_nearer(dimension, value):
 @given(dimensions)
 def test_a_dimension_survives_json(dimension):
     assert dimension_from_dict(json.loads(json.dumps(dimension.to_dict()))) == dimension
+
+
+def test_a_searched_average_has_no_component_removed_whatever_is_set():
+    space = sif.SPACE.narrow({"components": "0,1,40"}, readouts=(Sif.axis,))
+    assert space.grids_for({"variant": "average"}) == {"components": (0,)}
+    assert space.grids_for({"variant": "usif"}) == {"components": (0, 1, 40)}
+    wanted = {"components": "1", "variant": "average"}  # a row of the paper
+    space = sif.SPACE.narrow(wanted, readouts=(Sif.axis,))
+    assert space.grids_for(space.fixed) == {"components": (1,)}

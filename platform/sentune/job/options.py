@@ -292,8 +292,8 @@ class ClosedFormOptions(StudyOptions):
     vectors: tuple[str, ...] = ()
     """word vectors, glove:FILE or fasttext:FILE, .gz too; several are searched"""
     frequencies: str | None = None
-    """counts of words, a FILE of 'word count' or wordfreq:en (default: none, all words weigh the
-    same)"""
+    """counts of words, a FILE of 'word count' or wordfreq:en, which sif and usif need (default:
+    none, all words weigh the same)"""
 
     def check_complete(self) -> None:
         """Raise ``InvalidValue`` where one of the options that have no default is missing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +14,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sentune.credentials import without_credentials
-from sentune.errors import DamagedFile, PlanError, TrialFailed
+from sentune.errors import DamagedFile, InvalidValue, PlanError, TrialFailed
 from sentune.formatting import counted, hours, population, unused_gpus
 from sentune.job.families.base import JobFamily
 from sentune.job.history import take_history
 from sentune.job.options import StudyOptions
+from sentune.study.config import objectives_of
 from sentune.study.planning.capacity import available
 from sentune.study.planning.checks import check_disk, tracking_silence
 from sentune.study.planning.connect import connected
@@ -74,12 +75,26 @@ def show_plan(
         take_history(job)
         plan = checked_plan(job, options, console, dry=True)
     try:
-        cost = estimate(plan, job.config, job.probe(seconds))
+        probe = job.probe(seconds)
+        cost = estimate(plan, job.config, probe)
     except TrialFailed as failure:
         console.print(plan_table(plan.to_dict()))
         print_line(console, f"its cost cannot be told: {failure}")
     else:
+        _check_metrics(job, probe.metrics)
         console.print(plan_table(replace(plan, estimate=cost).to_dict()))
+
+
+def _check_metrics(job: JobFamily, measured: Collection[str]) -> None:
+    """Refuse an objective or a constraint that a validation of the probe has not measured."""
+    objectives = [objective.metric for objective in objectives_of(job.config, job.space)]
+    limits = [constraint.metric for constraint in job.config.constraints]
+    for option, names in (("--objective", objectives), ("--constraint", limits)):
+        for name in names:
+            task = name.partition("/")[0]
+            known = [metric for metric in measured if metric.partition("/")[0] == task]
+            if known and name not in known and task != "train":  # a launcher adds to these
+                raise InvalidValue(option, name, f"what {task} measures is {', '.join(known)}")
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:

@@ -128,10 +128,14 @@ def check_test(job: JobFamily) -> tuple[Corpus, ...]:
     there would; none where a start of the study has read them at its end.
 
     Raises:
-        CorpusError: a file is missing, or has more bad rows than are allowed.
+        CorpusError: a file is missing, has more bad rows than are allowed, or poses no task.
         InvalidValue: the format has no pairs.
     """
-    return () if TestReads(job.config.folder).known else _read_test(job)
+    if TestReads(job.config.folder).known:
+        return ()
+    test = _read_test(job)
+    tasks_for(*test)
+    return test
 
 
 def _read_test(job: JobFamily) -> tuple[Corpus, ...]:

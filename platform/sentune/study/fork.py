@@ -65,6 +65,19 @@ def place_of_trials(storage: str, name: str, optuna_url: str | None) -> StudyPla
     return place
 
 
+def check_known(config: StudyConfig) -> None:
+    """Check that there are the studies whose trials a new one takes over.
+
+    Raises:
+        InvalidValue: there is no such study, or its database cannot be opened.
+    """
+    for name in config.warm_start:
+        try:
+            place_of_trials(config.storage, name, config.optuna_url)
+        except InvalidValue as error:
+            raise InvalidValue("--fork or --warm-start", name, error.fix) from error
+
+
 def refuse_foreign_trials(config: StudyConfig, storage: BaseStorage, url: str) -> None:
     """Refuse to start a study whose folder has trials that its database, at a URL, does not know.
 

@@ -79,6 +79,11 @@ class ClosedFormFamily(JobFamily):
         check_opens(self.options.corpus, Kind.SENTENCES)
         for source in self._sources.values():
             check_words(source, self.options.frequencies)
+        variant = self.space.settings.get("variant", Choice(self.space.fixed.get("variant")))
+        weighed = variant.contains("sif") or variant.contains("usif")
+        if weighed and not self.options.frequencies:
+            fix = "sif and usif weigh words by it: name a FILE or wordfreq:en, or fix an average"
+            raise InvalidValue("--frequencies", None, f"{fix} with --set variant=average")
         for corpus in self.dev:
             if other := [task.name for task in tasks_for(corpus) if not isinstance(task, Sts)]:
                 fix = f"it poses {', '.join(other)}; {self.method.name} selects on scored pairs"

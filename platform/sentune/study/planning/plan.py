@@ -35,6 +35,7 @@ class Probe:
         rung_share: seconds of a validation at a rung of the search, as a share of these.
         gpu: whether it ran on a GPU.
         basis: what was run, in a few words.
+        metrics: what a validation measured; none where none was reached in time.
     """
 
     start_seconds: float
@@ -44,6 +45,7 @@ class Probe:
     gpu: bool
     basis: str
     rung_share: float = 1.0
+    metrics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float, gpu: boo
         TrialFailed: not one step was through in time, or the training cannot go on.
         InvalidValue: the settings do not fit together, the encoder or the corpus.
     """
-    group, size = Group.single(None if gpu else "cpu"), 0
+    group, size, metrics = Group.single(None if gpu else "cpu"), 0, tuple[str, ...]()
     steps: list[float] = []
     validated: list[float] = []  # a step and the validation after it
     short = replace(
@@ -61,7 +61,7 @@ def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float, gpu: boo
         for progress in progresses:
             (validated if progress.milestone else steps).append(time.perf_counter() - began)
             if progress.milestone:
-                size = bytes_of(progress)
+                size, metrics = bytes_of(progress), tuple(progress.metrics)
             began = time.perf_counter()
     if not steps:
         raise TrialFailed(f"no step of {batch_size} examples was through in {seconds:g} s")
@@ -80,6 +80,7 @@ def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float, gpu: boo
         gpu=on_gpu,
         basis=f"probe of {len(steps) + len(validated)} steps of batch {batch_size} on this "
         f"machine's {'GPU' if on_gpu else 'CPU'}: {duration(pace)} an example, {judged}",
+        metrics=metrics,
     )
 
 
@@ -95,12 +96,13 @@ def probe_fit(program: Program, samples: Mapping[int, TrialSpec], *, seconds: fl
         TrialFailed: not one fit was through in time.
     """
     took: dict[int, float] = {}
-    size = 0
+    size, metrics = 0, tuple[str, ...]()
     with within(seconds):
         for rows, spec in samples.items():
             began = time.perf_counter()
             for progress in program(replace(spec, directory=""), Group.single("cpu")):
                 took[rows], size = time.perf_counter() - began, bytes_of(progress)
+                metrics = tuple(progress.metrics)
     if not took:
         raise TrialFailed(f"no fit on {min(samples):,} rows was through in {seconds:g} s")
     (few, short), (many, long) = min(took.items()), max(took.items())
@@ -117,6 +119,7 @@ def probe_fit(program: Program, samples: Mapping[int, TrialSpec], *, seconds: fl
         gpu=False,
         basis=f"fits on {tried} rows on this machine's CPU: {duration(by_row)} a row, "
         f"{duration(each)} to solve and judge",
+        metrics=metrics,
     )
 
 

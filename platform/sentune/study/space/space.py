@@ -188,7 +188,8 @@ class SearchSpace:
 
         Args:
             wanted: setting -> text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows. For
-                a readout the text is its grid, which may be wider than the method's.
+                a readout the text is its grid, which may be wider than the method's; a searched
+                setting's value that leaves a single one still does.
             others: all settings of the method and its training; those outside the space may be
                 fixed, or chosen from values.
             readouts: of the method.
@@ -221,6 +222,8 @@ class SearchSpace:
                 raise InvalidValue(f"--set {name}", wanted[name], needed(name, self.conditions))
             if name in active_ones and active_ones[name].size == 1 and name not in conditions:
                 fixed[name] = active_ones.pop(name).at(0.0)  # a conditional one stays a setting
+        for name in wanted.keys() & own.keys():
+            grids[name] = _within(self.readouts.get(name, ()), grids[name], active_ones)
         return replace(
             self,
             settings=active_ones,
@@ -430,6 +433,17 @@ class SearchSpace:
     def identity(self) -> dict[str, Any]:
         """Return what two studies must share to be one; points to try first do not belong to it."""
         return {name: at for name, at in self.to_dict().items() if name not in _KNOWN_POINTS}
+
+
+def _within(own: ReadoutGrid, grid: ReadoutGrid, searched: Collection[str]) -> ReadoutGrid:
+    """Return a user's grid of a readout, but for searched values of a setting that leave one."""
+    if isinstance(own, tuple) or not isinstance(grid, tuple) or own.keys().isdisjoint(searched):
+        return grid
+    kept = {
+        setting: {value: g if len(g) == 1 else grid for value, g in by_value.items()}
+        for setting, by_value in own.items()
+    }
+    return kept if any(len(g) == 1 for of in own.values() for g in of.values()) else grid
 
 
 def _shown(value: Value) -> str:
