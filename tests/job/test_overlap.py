@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -15,10 +16,12 @@ from sentune.cli import app
 from sentune.corpora.overlap import same_rows, shared_rows
 from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
-from sentune.errors import InvalidValue
+from sentune.errors import CorpusError, InvalidValue
+from sentune.geometry import Points
 from sentune.job import corpora
 from sentune.job.corpora import prepared_corpora, print_overlap, refuse_equal_corpora
 from sentune.job.options import JobOptions
+from sentune.tasks import evaluate, read_judged, read_selected, tasks_for
 
 
 def corpus(kind: Kind, *rows: tuple[object, ...], spec: str = "snli:dev") -> Corpus:
@@ -124,6 +127,58 @@ def test_a_task_before_a_corpus_hides_nothing() -> None:
     with pytest.raises(InvalidValue, match="it is the same as in --dev my_tasks:Match=snli:a"):
         refuse_equal_corpora(JobOptions(**given, test=("rte=snli:a",)))
     refuse_equal_corpora(JobOptions(**given, test=("rte=snli:c",)))
+
+
+@pytest.fixture
+def trec(tmp_path: Path) -> str:
+    """Questions of train and test, of which one stands in both."""
+    for file, rows in (("train_5500", 30), ("TREC_10", 4)):
+        lines = [f"{('HUM', 'NUM')[n % 2]}:x what {file if n else 'is'} {n} ?" for n in range(rows)]
+        (tmp_path / f"{file}.label").write_text("".join(f"{line}\n" for line in lines))
+    return f"senteval:{tmp_path}"
+
+
+@pytest.mark.parametrize("spec", ["trec={}", "{}?task=trec"])
+def test_a_study_selects_on_no_row_of_a_test_split(trec: str, spec: str) -> None:
+    dev = read_selected(spec.format(trec))
+    assert set(dev.table["split"].to_pylist()) == {"train"}
+    assert (dev.table.num_rows, dev.counts["left_out_test"]) == (30, 4)
+    assert dev.fingerprint == read_judged(spec.format(trec)).fingerprint
+    (task,) = tasks_for(dev)
+    result = evaluate([task], lambda texts: torch.rand(len(texts), 2), Points())
+    assert result.tables["trec/regularisation.json"]["judged_on"] == "10 folds of train"
+
+
+def test_the_folder_that_a_study_selects_on_may_be_its_test_corpus(trec: str) -> None:
+    options = JobOptions(corpus="snli:a", dev=(f"trec={trec}",), test=(f"{trec}?task=trec",))
+    refuse_equal_corpora(options)
+    text = io.StringIO()
+    dev, test = (read(f"trec={trec}") for read in (read_selected, read_judged))
+    print_overlap([], [dev], [test], Console(file=text, width=200))
+    found = f"test: 1 of 4 rows stand in {trec}, too (30 rows)"
+    assert text.getvalue() == f"warning: {found}\n"
+
+
+def test_a_folder_without_a_test_split_is_refused_as_the_test_corpus(tmp_path: Path) -> None:
+    for label in ("pos", "neg"):
+        (tmp_path / f"rt-polarity.{label}").write_text(f"a {label} film\n")
+    same = {"dev": (f"mr=senteval:{tmp_path}",), "test": (f"mr=senteval:{tmp_path}",)}
+    with pytest.raises(InvalidValue, match="it is the same as in --dev mr=senteval:"):
+        refuse_equal_corpora(JobOptions(corpus="snli:a", **same))
+    other = {**same, "test": (f"cr=senteval:{tmp_path}",)}
+    refuse_equal_corpora(JobOptions(corpus="snli:a", **other))
+
+
+def test_pairs_of_sick_are_selected_on_with_their_splits_named(tmp_path: Path) -> None:
+    columns = ("sentence_A", "sentence_B", "entailment_label", "entailment_BA", "SemEval_set")
+    rows = [(f"a {s}", "b", "ENTAILMENT", "B_neutral_A", s) for s in ("TRAIN", "TRIAL", "TEST")]
+    file = tmp_path / "SICK.txt"
+    file.write_text("".join("\t".join(row) + "\n" for row in (columns, *rows)))
+    with pytest.raises(CorpusError, match=r"1 row of the test split; add .split=TRAIN\+TRIAL"):
+        read_selected(f"sick:{file}")
+    dev = read_selected(f"sick:{file}?split=TRAIN+TRIAL")
+    assert dev.table["premise"].to_pylist() == ["a TRAIN", "a TRIAL"]
+    assert read_judged(f"sick:{file}").table.num_rows == 3
 
 
 def test_shared_rows_are_counted_for_each_corpus_that_is_judged_on() -> None:

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict, cross_validate
 
 from sentune.corpora.schema import Kind
 from sentune.errors import CorpusError, InvalidValue, TrialFailed
@@ -147,6 +147,23 @@ def test_without_a_test_split_dev_is_judged_and_the_result_says_so() -> None:
     assert "judged on dev" in result.skipped["sick-e/test"]
 
 
+def test_train_alone_is_judged_by_the_folds_that_choose() -> None:
+    rows = labelled("train", 120, 0, "abc")
+    memory = learnt(rows)
+    task = Transfer(corpus(Kind.CLASSIFIED, rows), "trec", folds=FOLDS)
+    result = task.run(memory.model())
+    features, gold = arrays(rows, memory)
+    chosen = search(C_OF_FOLDS).fit(features, gold).best_params_["C"]
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=1111)
+    unseen = cross_val_predict(exact(chosen), features, gold, cv=folds)
+    assert result.metrics["trec/accuracy"] == pytest.approx(float(np.mean(unseen == gold)))
+    assert result.readouts == {"trec/C": chosen}
+    assert result.tables["trec/regularisation.json"]["judged_on"] == "3 folds of train"
+    assert result.tables["trec/counts.json"] == {"pairs": 120, "dev_accuracy": 120}
+    assert "judged on 3 folds of train" in result.skipped["trec/test"]
+    assert task.majority() == pytest.approx(max(np.unique(gold, return_counts=True)[1]) / 120)
+
+
 def test_a_strength_among_the_readouts_is_applied() -> None:
     rows = [*labelled("train", 90, 0, "ab"), *labelled("test", 40, 200, "ab")]
     task, memory = Transfer(corpus(Kind.CLASSIFIED, rows), "trec", folds=FOLDS), learnt(rows)
@@ -190,7 +207,6 @@ def of(split: str | None, **labels: int) -> list[Row]:
         (of("train", a=9, b=9) + of("test", c=9), "no training row is labelled c"),
         (of("train", a=9, b=2) + of("test", a=9), "3 folds need .* than 9 a, 2 b"),
         (of(None, a=9, b=4), "3 folds need .* than 9 a, 4 b"),
-        (of("train", a=9, b=9), "must be rows of train, and of dev or test"),
         (of("dev", a=9, b=9) + of("test", a=9), "must be rows of train"),
         (of("train", a=9, b=9) + of(None, a=9), "some rows name no split"),
         ([("s1", "s2", "a", None), *of(None, a=9, b=9)], "18 of 19 rows are single sentences"),
@@ -288,6 +304,15 @@ def test_relatedness_without_a_test_split_is_judged_on_dev() -> None:
     assert result.tables["sick-r/regularisation.json"]["chosen_on"] == "3 folds of train"
 
 
+def test_relatedness_of_train_alone_is_judged_by_its_folds() -> None:
+    task = TransferRelatedness(corpus(Kind.RELATED, related({"train": 150})), "sick-r", folds=FOLDS)
+    result = task.run(Memory(6).model(), {"sick-r/C": 4.0})
+    assert result.metrics["sick-r/pearson"] == pytest.approx(
+        result.metrics["sick-r/dev_pearson"], abs=0.05
+    )
+    assert result.tables["sick-r/regularisation.json"]["judged_on"] == "3 folds of train"
+
+
 def test_equal_predictions_count_0_and_are_told() -> None:
     rows = related({"train": 40, "dev": 20, "test": 20})
     model = Model(embed=lambda s: torch.ones(len(s), 3), geometry=Points())
@@ -299,7 +324,7 @@ def test_equal_predictions_count_0_and_are_told() -> None:
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        (related({"train": 40}), "must be rows of train, and of dev or test"),
+        (related({"dev": 40}), "must be rows of train"),
         (related({"train": 5, "dev": 5}), "3 folds need 6 rows of train, there are 5"),
         (related({"train": 9}) + [("s1", "s2", 2.0, "dev")] * 4, "scores of dev are all the same"),
         (

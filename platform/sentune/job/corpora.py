@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from rich.console import Console
 
-from sentune.corpora.formats import read
+from sentune.corpora.formats import kinds_of, read
 from sentune.corpora.formats.spec import allow_bad_rows
 from sentune.corpora.overlap import local_file, same_rows, shared_rows
 from sentune.corpora.prepare import Prepared
@@ -19,7 +19,15 @@ from sentune.formatting import counted
 from sentune.job.options import AnyOptions, StudyOptions
 from sentune.study.config import StudyConfig, objectives_of
 from sentune.study.space.space import SearchSpace
-from sentune.tasks import check_posed, kind_of, task_and_corpus
+from sentune.tasks import (
+    LEFT_OUT,
+    check_posed,
+    judged_rows,
+    kind_of,
+    of_task,
+    read_selected,
+    task_and_corpus,
+)
 from sentune.tasks.own import TASKS, find_own
 from sentune.terminal import print_line
 
@@ -60,6 +68,8 @@ def check_measured(dev: Sequence[Corpus], config: StudyConfig, space: SearchSpac
 def refuse_equal_corpora(options: StudyOptions) -> None:
     """Refuse a corpus that stands in two of ``--corpus``, ``--dev`` and ``--test``.
 
+    One with a test split may stand in the last two, of which only the last reads that.
+
     Raises:
         InvalidValue: names both options, and why the corpora are one.
     """
@@ -69,12 +79,26 @@ def refuse_equal_corpora(options: StudyOptions) -> None:
     for one, other in combinations(roles, 2):
         for first in filter(None, roles[one]):
             for second in roles[other]:
-                if why := same_rows(task_and_corpus(first)[1], task_and_corpus(second)[1]):
+                why = same_rows(_as_task(first), _as_task(second))
+                apart = (one, other) == ("--dev", "--test") and why and _has_test_split(second)
+                if why and not apart:
                     fix = (
                         f"{why} as in {one} {first}: a result on it would say little; name another "
                         "corpus, other rows of it (?rows=A:B), or give --allow-overlap"
                     )
                     raise InvalidValue(other, second, fix)
+
+
+def _as_task(text: str) -> str:
+    """Return ``FORMAT:PATH`` of ``TASK=FORMAT:PATH``, as the task reads it."""
+    task, spec = task_and_corpus(text)
+    return of_task(spec, task)
+
+
+def _has_test_split(text: str) -> bool:
+    """Return whether ``--dev`` leaves out rows of a corpus, which ``--test`` judges."""
+    split = {Kind.CLASSIFIED, Kind.RELATED} & set(kinds_of(_as_task(text)))
+    return bool(split) and LEFT_OUT in read_selected(text).counts
 
 
 def with_bad_rows(specs: Sequence[str], most: str | None) -> tuple[str, ...]:
@@ -169,11 +193,12 @@ def print_overlap(
     """
     for role, corpora in (("dev", dev), ("test", test)):
         for index, corpus in enumerate(corpora):
-            others = list(trained)
+            others, judged = list(trained), corpus
             if role == "test":
+                judged = judged_rows(corpus)
                 others += [(c.spec, c.kind, c.table.to_batches()) for c in dev]
             for spec, kind, parts in others:
-                found = shared_rows(corpus, kind, parts, spread=in_turn)
+                found = shared_rows(judged, kind, parts, spread=in_turn)
                 if found.rows:
                     line = (
                         f"warning: {numbered(role, index)}: {found.rows:,} of {found.of:,} "

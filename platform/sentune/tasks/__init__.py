@@ -3,11 +3,14 @@
 from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.base import Model, ModelTask, Result, Task, evaluate
 from sentune.tasks.choose import (
+    LEFT_OUT,
     check_posed,
+    judged_rows,
     kind_of,
     make_tasks,
     of_task,
     read_judged,
+    read_selected,
     task_and_corpus,
     tasks_for,
     with_prior,
@@ -21,6 +24,7 @@ from sentune.tasks.sts import Sts
 from sentune.tasks.transfer import Transfer
 
 __all__ = [
+    "LEFT_OUT",
     "TASKS",
     "AmbiguousRte",
     "DirectionTask",
@@ -37,10 +41,12 @@ __all__ = [
     "check_posed",
     "entailment_pairs",
     "evaluate",
+    "judged_rows",
     "kind_of",
     "make_tasks",
     "of_task",
     "read_judged",
+    "read_selected",
     "task_and_corpus",
     "tasks_for",
     "with_prior",

@@ -9,11 +9,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from sentune.corpora.formats import FORMATS, read, read_pairs
 from sentune.corpora.schema import Corpus, Kind
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue
+from sentune.formatting import counted
 from sentune.readouts.grid import Grids
 from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.base import ModelTask, ParallelMap, Task, free_name
@@ -159,6 +161,42 @@ def read_judged(text: str, *, prefer: Kind | None = None) -> Corpus:
         return read_pairs(spec, prefer=prefer)
     corpus = read(of_task(spec, task), kind_of(task))
     return replace(corpus, spec=without_credentials(spec), task=task)
+
+
+LEFT_OUT = "left_out_test"
+"""Count of the rows of a test split that a study does not select on."""
+
+
+def read_selected(text: str, *, prefer: Kind | None = None) -> Corpus:
+    """Read a corpus to select on, as ``read_judged`` does, without the rows of its test split.
+
+    The fingerprint is that of all rows.
+
+    Raises:
+        InvalidValue: as of ``read_judged``.
+        CorpusError: likewise, or the pairs do not say which of them are of the test split.
+    """
+    corpus = read_judged(text, prefer=prefer)
+    if marked := corpus.counts.get("of_test_split"):
+        fix = "add ?split=TRAIN+TRIAL, since a study selects on no test split"
+        raise CorpusError(corpus.spec, f"{counted(marked, 'row')} of the test split; {fix}")
+    if not (left := _in_test_split(corpus)):
+        return corpus
+    table = corpus.table.filter(pc.not_equal(pc.fill_null(corpus.table["split"], ""), "test"))
+    return replace(corpus, table=table, counts={**corpus.counts, LEFT_OUT: left})
+
+
+def judged_rows(corpus: Corpus) -> Corpus:
+    """Return the rows of a test corpus that are judged: of its test split, where it has one."""
+    if not _in_test_split(corpus):
+        return corpus
+    return replace(corpus, table=corpus.table.filter(pc.equal(corpus.table["split"], "test")))
+
+
+def _in_test_split(corpus: Corpus) -> int:
+    if "split" not in corpus.table.column_names:
+        return 0
+    return int(pc.sum(pc.equal(corpus.table["split"], "test")).as_py() or 0)
 
 
 def with_prior(corpora: Sequence[Corpus], prior: str) -> tuple[Corpus, ...]:

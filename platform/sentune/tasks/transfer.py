@@ -38,7 +38,7 @@ FOLDS = 10
 WHOLE = "whole"  # the split of a corpus without splits
 
 NO_TEST = (
-    "the corpus has no test split: judged on dev, with the regularisation chosen by "
+    "there are no rows of a test split: judged on {}, with the regularisation chosen by "
     "cross-validation on train"
 )
 
@@ -51,8 +51,9 @@ class Transfer:
     - no splits (MR, CR, SUBJ, MPQA): folds are judged, and inner folds choose each one's C;
     - train and test (TREC, MRPC): folds of train choose C, test is judged;
     - train, dev and test (SST2, SICK-E): dev chooses C, test is judged;
-    - train and dev, where the test split is not at hand: folds of train choose C and dev is
-      judged; ``NAME/test`` among the skipped says so.
+    - train and dev, without a test split: folds of train choose C and dev is judged;
+    - train alone: folds of train choose C and are judged. Both are how studies select, which read
+      no test split; ``NAME/test`` among the skipped says so.
 
     Metrics: ``accuracy``; ``dev_accuracy``, by which C was chosen; for pairs of two classes
     (MRPC) ``f1`` of the class that is last in the alphabet. The readout ``C`` is the strength that
@@ -166,7 +167,8 @@ class TransferRelatedness:
     The distribution is a softmax of [|u - v|, u * v] (Tai, Socher & Manning 2015, section 4.2; see
     ``Scores``). SentEval stops early where this is penalised: C is chosen by
     Pearson's r on dev, and test is judged. Without a test split, folds of train choose C and dev
-    is judged; ``NAME/test`` among the skipped says so. Without dev, folds of train choose.
+    is judged, or where there is none the folds; ``NAME/test`` among the skipped says so. Without
+    dev, folds of train choose.
 
     Metrics: ``pearson``, ``spearman``, ``mse`` (squared units of the score), and ``dev_pearson``,
     by which C was chosen. An undefined correlation counts as 0, with the reason among the
@@ -204,7 +206,7 @@ class TransferRelatedness:
     def _check_scores(self, corpus: Corpus) -> None:
         places = self.rows.places
         if WHOLE in places:
-            raise CorpusError(corpus.spec, f"{self.name} needs rows of train, and of dev or test")
+            raise CorpusError(corpus.spec, f"{self.name} needs rows of a train split")
         for split in places:
             if np.ptp(self.rows.of(split)) == 0:
                 raise CorpusError(corpus.spec, f"the scores of {split} are all the same")
@@ -229,6 +231,7 @@ def _split_result(
 ) -> Result:
     """Readout, dev score and tables of a task with splits; ``metric`` is what chose C."""
     judged = judged_split(parts)
+    judged_on = chosen.on if judged == "train" else judged
     chosen_on = parts["dev" if chosen.on == "dev" else "train"]
     counts = {"pairs": len(parts[judged].targets), f"dev_{metric}": len(chosen_on.targets)}
     table = {
@@ -236,14 +239,14 @@ def _split_result(
         f"dev_{metric}": chosen.scores.tolist(),
         "chosen": chosen.strength,
         "chosen_on": chosen.on,
-        "judged_on": judged,
+        "judged_on": judged_on,
         "unconverged": chosen.unconverged,
     }
     return Result(
         metrics={f"{name}/dev_{metric}": float(chosen.scores[chosen.place])},
         readouts={f"{name}/C": chosen.strength},
         tables={f"{name}/counts.json": counts, f"{name}/regularisation.json": table},
-        skipped={f"{name}/test": NO_TEST} if judged == "dev" else {},
+        skipped={f"{name}/test": NO_TEST.format(judged_on)} if judged != "test" else {},
     )
 
 
@@ -258,7 +261,7 @@ class TransferRows:
 
     Raises:
         CorpusError: single sentences among pairs, rows without a split among others, or no train
-            split beside one of dev and test.
+            split.
     """
 
     def __init__(self, corpus: Corpus, columns: tuple[str, str], targets: Values) -> None:
@@ -279,9 +282,8 @@ class TransferRows:
         if WHOLE in names and len(names) > 1:
             reason = f"some rows name no split: {there}; give all of them one"
             raise CorpusError(corpus.spec, reason)
-        if WHOLE not in names and ("train" not in names or len(names) < 2):
-            fix = "there must be rows of train, and of dev or test"
-            raise CorpusError(corpus.spec, f"the rows are {there}; {fix}")
+        if WHOLE not in names and "train" not in names:
+            raise CorpusError(corpus.spec, f"the rows are {there}; there must be rows of train")
 
     def of(self, split: str) -> Values:
         """Return the targets of a split."""

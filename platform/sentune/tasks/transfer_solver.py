@@ -259,16 +259,23 @@ def choose(
     readout: TargetType, parts: Mapping[str, Part], folds: int, grid: Sequence[float]
 ) -> ChosenStrength:
     """Let dev choose where there is a test split too, else folds of train; the whole of train is
-    fitted with every strength on the way."""
+    fitted with every strength on the way. Train alone is judged row by row, each by the fit of the
+    folds that did not see it."""
     train, judged = parts["train"], parts[judged_split(parts)]
     split = [] if by_dev(parts) else list(readout.folds(train.targets, folds))
     subsets = [np.arange(len(train.targets)), *(rows for rows, _ in split)]
     held_out = [train.at(rows) for _, rows in split] or [parts["dev"]]
     scores, predictions, unconverged = [], [], 0
     for models, stopped in along(train.features, readout.examples(train.targets), subsets, grid):
-        tried = zip(held_out, models[1:] or models, strict=True)
+        tried = list(zip(held_out, models[1:] or models, strict=True))
         scores.append(np.mean([_score(readout, part, model) for part, model in tried]))
-        predictions.append(readout.predict(models[0], judged.features))
+        if judged is train:
+            found = np.empty_like(train.targets)
+            for (_, rows), (part, model) in zip(split, tried, strict=True):
+                found[rows] = readout.predict(model, part.features)
+            predictions.append(found)
+        else:
+            predictions.append(readout.predict(models[0], judged.features))
         unconverged += stopped
     place = int(best(np.array(scores)))
     return ChosenStrength(
@@ -332,8 +339,8 @@ def by_dev(splits: Container[str]) -> bool:
 
 
 def judged_split(splits: Container[str]) -> str:
-    """``test``, or where there is none ``dev``."""
-    return "test" if "test" in splits else "dev"
+    """``test``, or where there is none ``dev``, or where that is missing too ``train``."""
+    return next(split for split in ("test", "dev", "train") if split in splits)
 
 
 def grid_of(readouts: Given, name: str, default: Sequence[float]) -> Sequence[float]:

@@ -30,7 +30,7 @@ from sentune.methods import CLOSED_FORM, ClosedForm, GradientMethod, find, find_
 from sentune.methods.base import Settings
 from sentune.readouts.grid import Readout, grid_of
 from sentune.readouts.interpretation import REFERENCES
-from sentune.tasks import check_posed, read_judged
+from sentune.tasks import check_posed, read_selected
 from sentune.tasks.references import References, kind_of_references
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.closed_form import fit_and_sweep
@@ -222,7 +222,7 @@ def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
         settings={n: v for n, v in run.settings.items() if n not in readouts},
         encoder="",
         corpus=Held(None),
-        dev=Held([read_judged(spec, prefer=prefer) for spec in run.dev]),
+        dev=Held([read_selected(spec, prefer=prefer) for spec in run.dev]),
         max_examples=run.max_examples,
         milestones=(),
         objective=run.objective or run.kind.objective,

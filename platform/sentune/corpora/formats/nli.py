@@ -16,7 +16,7 @@ OPTIONS = {
     "annotators": "any or none: without the premises of rows that several people annotated",
 }
 CHAOS_OPTIONS = {"votes": "labels that so many of 100 annotators gave; default 20"}
-SICK_OPTIONS = {"split": "TRAIN, TRIAL or TEST"}
+SICK_OPTIONS = {"split": "TRAIN, TRIAL or TEST, or some of them with + between them"}
 
 _TRIPLET = ("sent0", "sent1", "hard_neg")
 _FEW = 2  # labels from which on several people annotated a row; one is its author's alone
@@ -146,13 +146,20 @@ def _annotated_premises(spec: Spec, limit: str) -> set[str]:
 
 
 def _sick(spec: Spec, log: Log, *needed: str) -> Iterator[tuple[int, dict[str, str]]]:
-    split = spec.choice("split", "", ("", *_SPLITS))
-    names = ("sentence_A", "sentence_B", *needed, *(("SemEval_set",) if split else ()))
+    """Rows of the splits that ``split`` names; without it all, of which ``of_test_split``
+    are counted."""
+    splits = spec.options["split"].split("+") if "split" in spec.options else []
+    if not set(splits) <= set(_SPLITS):
+        fix = f"use {SICK_OPTIONS['split']}"
+        raise InvalidValue(f"{FIELD} option split", spec.options["split"], fix)
+    names = ("sentence_A", "sentence_B", *needed, *(("SemEval_set",) if splits else ()))
     for line, fields in log.headed(spec.path, *names):
-        if split and fields["SemEval_set"] != split:
+        if splits and fields["SemEval_set"] not in splits:
             log.counts["other_splits"] += 1
-        else:
-            yield line, fields
+            continue
+        if not splits and fields.get("SemEval_set") == "TEST":
+            log.counts["of_test_split"] += 1
+        yield line, fields
 
 
 def _enough(counts: Mapping[str, int], votes: int, log: Log) -> list[str]:

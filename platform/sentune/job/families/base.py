@@ -44,7 +44,7 @@ from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.study_index import read_json
 from sentune.study.study import MakeSpec
-from sentune.tasks import read_judged
+from sentune.tasks import read_selected
 from sentune.tasks.references import References
 from sentune.training.inputs import InputMaker
 from sentune.training.trial import Opens, Program, TrialSpec
@@ -123,10 +123,10 @@ class JobFamily(ABC):
 
     @cached_property
     def dev(self) -> tuple[Corpus, ...]:
-        """The corpora that are selected on, which are short."""
+        """The corpora that are selected on, which are short, without rows of a test split."""
         builtin = [f"{name}?split=dev" for name in self.builtin]
         specs = self.options.dev or builtin
-        return tuple(read_judged(spec, prefer=self.prefer) for spec in specs)
+        return tuple(read_selected(spec, prefer=self.prefer) for spec in specs)
 
     @abstractmethod
     def check(self) -> None:
