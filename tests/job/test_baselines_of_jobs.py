@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +122,17 @@ def test_averages_are_a_rule_of_sts_and_rte_with_the_threshold_of_dev(encoder: s
         assert found.values[f"rte/word_average_{name}"] == expected.metrics[f"rte/{name}"]
     assert found.hits["rte/word_average_accuracy"].mean() == expected.metrics["rte/accuracy"]
     assert not [name for name in found.values if name.startswith("direction/word_average")]
+
+
+def test_a_rule_takes_the_threshold_of_the_dev_corpus_of_its_format(encoder: str) -> None:
+    average = word_averages(encoder)
+    dev = [read(DEV, Kind.LABELLED_PAIRS), read(TEST, Kind.LABELLED_PAIRS)]
+    dev[0] = replace(dev[0], spec="snli:dev")
+    found = baselines(None, dev[1:], average, dev)
+    assert "rte-builtin/majority" in found.values
+    assert "rte/majority" not in found.values
+    expected = baselines(None, dev, average, dev).values
+    assert found.values == {name: value for name, value in expected.items() if "-builtin/" in name}
 
 
 def test_a_job_on_word_vectors_has_the_averages_of_these(tmp_path: Path) -> None:

@@ -263,6 +263,29 @@ def test_names_stay_apart_and_tell_the_format() -> None:
     ]
 
 
+def test_a_test_corpus_has_the_name_that_its_format_has_on_dev() -> None:
+    sick, other, third = (
+        labelled(("a", "b", "entailment", None), ("b", "c", "neutral", None), spec=f"{name}:made")
+        for name in ("sick", "multinli", "multinli")
+    )
+
+    def rte(*test: Corpus) -> list[str]:
+        made = tasks_for(*test, dev=(NLI, sick))
+        return [task.name for task in made if task.name.startswith("rte")]
+
+    assert rte(sick) == ["rte-sick"]
+    assert rte(sick, NLI) == ["rte-sick", "rte"]
+    assert rte(other) == ["rte"]
+    assert rte(other, third, NLI) == ["rte-multinli", "rte-multinli-2", "rte"]
+    scored = [
+        corpus(
+            Kind.SCORED_PAIRS, ("a", "b", 1.0, None), ("a", "c", 2.0, None), spec=f"sts:STS20{y}"
+        )
+        for y in (12, 13)
+    ]
+    assert [task.name for task in tasks_for(scored[1], dev=scored[:1])] == ["sts13"]
+
+
 def test_a_corpus_poses_only_the_tasks_that_its_rows_allow() -> None:
     def names(made: Corpus) -> list[str]:
         return [task.name for task in tasks_for(made)]

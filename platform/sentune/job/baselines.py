@@ -76,7 +76,8 @@ def baselines(
     give away.
     """
     values, hits = dict[str, float](), dict[str, Hits]()
-    for task in tasks_for(*judged):
+    tasks = tasks_for(*judged, dev=dev)
+    for task in tasks:
         if isinstance(task, Transfer):
             values[f"{task.name}/majority"] = task.majority()
         if isinstance(task, Generation | AmbiguousRte):
@@ -89,7 +90,7 @@ def baselines(
             hits[f"{task.name}/bag_of_words"] = bag_of_words_direction(rows, pairs)
     values |= {name: float(found.mean()) for name, found in hits.items()}
     if average is not None:
-        sides = [[t for t in tasks_for(*s) if isinstance(t, Sts | Rte)] for s in (dev, judged)]
+        sides = [[t for t in s if isinstance(t, Sts | Rte)] for s in (tasks_for(*dev), tasks)]
         chosen = evaluate(sides[0], average, Points()).readouts
         result = evaluate(sides[1], average, Points(), chosen)
         own = {task.name for task in sides[1]}

@@ -167,7 +167,7 @@ def _judge(
 def measured(job: JobFamily, folder: Path, test: tuple[Corpus, ...]) -> Result:
     """Return the metrics of a model."""
     references = job.references if needs_references(test) else None
-    result: Result = _where_gpus_are(job, _measure, folder, test, references)
+    result: Result = _where_gpus_are(job, _measure, folder, test, job.dev, references)
     return result
 
 
@@ -186,10 +186,12 @@ def _behave(model: Opens, dev: Sequence[Corpus]) -> dict[str, Any]:
     return behaviour(Embedder.load(model.open()), dev)
 
 
-def _measure(model: Opens, test: tuple[Corpus, ...], references: References | None) -> Result:
+def _measure(
+    model: Opens, test: tuple[Corpus, ...], dev: tuple[Corpus, ...], references: References | None
+) -> Result:
     embedder = Embedder.load(model.open())
     spread = over_cluster if several_machines() else map
-    tasks = tasks_for(*test, references=references, spread=spread)
+    tasks = tasks_for(*test, references=references, spread=spread, dev=dev)
     return embedder.evaluate(tasks, embedder.readouts)
 
 

@@ -38,6 +38,7 @@ def tasks_for(
     references: References | None = None,
     grids: Grids | None = None,
     spread: ParallelMap = map,
+    dev: Sequence[Corpus] = (),
 ) -> list[Task | ModelTask]:
     """Every task that the corpora can pose, named apart.
 
@@ -52,12 +53,15 @@ def tasks_for(
             whole sentences alone.
         grids: of readouts, where they differ from the tasks' own.
         spread: how the parts of a large task are worked on.
+        dev: corpora whose tasks give theirs to those of the same kind, format and year.
 
     Raises:
         CorpusError: a corpus poses no task.
     """
-    wanted = [(kind, corpus) for corpus in corpora for kind in _posed(corpus)]
-    return make_tasks(wanted, references=references, grids=grids, spread=spread)
+    wanted, known = (
+        [(kind, one) for one in some for kind in _posed(one)] for some in (corpora, dev)
+    )
+    return make_tasks(wanted, references=references, grids=grids, spread=spread, dev=known)
 
 
 def make_tasks(
@@ -68,10 +72,12 @@ def make_tasks(
     grids: Grids | None = None,
     spread: ParallelMap = map,
     folds: int = FOLDS,
+    dev: Sequence[tuple[str, Corpus]] = (),
 ) -> list[Task | ModelTask]:
     """Return the tasks asked for as (kind, corpus), named apart as ``tasks_for`` does; see there.
 
     Args:
+        dev: likewise.
         exclude: pairs that ``direction`` leaves out.
         folds: of transfer tasks.
 
@@ -92,20 +98,41 @@ def make_tasks(
         makers[task] = partial(own, folds=folds)
     operations = [corpus for kind, corpus in wanted if kind == "generation"]
     made: list[Task | ModelTask] = [Generation(operations)] if operations else []
-    for kind, corpus in wanted:
+    for name, (kind, corpus) in zip(_names(wanted, dev), wanted, strict=True):
         if kind == "generation":
             continue
         maker: Any = makers[kind] if kind in TASKS else find_own(kind)
-        name = kind if kind in TASKS else maker.kind
-        names = [name, f"{name}-{corpus.spec.partition(':')[0]}"]
-        if kind == "sts" and (year := re.search(r"^sts:.*?20(\d\d)", corpus.spec, re.DOTALL)):
-            names = [f"sts{year[1]}"]
-        task = maker(corpus, free_name(names, {task.name for task in made}))
+        task = maker(corpus, name)
         if not hasattr(task, "name"):
             fix = "let the __init__ of its class set self.name to the name that it is given"
             raise InvalidValue("task", name, fix)
         made.append(task)
     return made
+
+
+def _names(
+    wanted: Sequence[tuple[str, Corpus]], dev: Sequence[tuple[str, Corpus]] = ()
+) -> list[str]:
+    """Return the names of tasks; one that ``dev`` has, too, is called as it is called there."""
+    known = list(zip(_names(dev), dev, strict=True)) if dev else []
+    named: dict[int, str] = {}
+    for place, one in enumerate(wanted):
+        same = (name for name, other in known if _choices(*other) == _choices(*one))
+        if name := next((name for name in same if name not in named.values()), ""):
+            named[place] = name
+    for place, one in enumerate(wanted):
+        if place not in named:
+            named[place] = free_name(_choices(*one), named.values())
+    return [named[place] for place in range(len(wanted))]
+
+
+def _choices(kind: str, corpus: Corpus) -> list[str]:
+    """Return the names that a task may have: the year's of STS, else its kind alone or with the
+    format."""
+    if kind == "sts" and (year := re.search(r"^sts:.*?20(\d\d)", corpus.spec, re.DOTALL)):
+        return [f"sts{year[1]}"]
+    name = kind if kind in TASKS else find_own(kind).kind
+    return [name, f"{name}-{corpus.spec.partition(':')[0]}"]
 
 
 def check_posed(option: str, metrics: Sequence[str], dev: Sequence[Corpus]) -> None:
