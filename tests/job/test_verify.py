@@ -69,7 +69,7 @@ def make_study(storage: Path) -> None:
         study=NAME,
         storage=str(storage),
         corpus=f"parquet:{storage / 'corpus'}",
-        dev=("builtin:nli?split=dev&size=40",),
+        dev=("direction=builtin:nli?split=dev&size=40",),
         test=("direction=builtin:nli?split=test&size=40",),
         encoder="builtin:tiny?layers=1&width=16",
         set=("batch_size=32", "dimension=8", "references=96", "alpha_1=0.5", "alpha_2=1.0"),
@@ -87,7 +87,7 @@ def make_study(storage: Path) -> None:
     summary = start_summary(job, options)
     describe(config, options, job.space, None)
     stored = open_storage(storage_url(config.folder, None), driver=True)
-    shared = {"corpora": {role: said["fingerprint"] for role, said in job.corpora().items()}}
+    shared = {"corpora": job.fingerprints()["corpora"]}
     world = {**shared, "space": job.space.identity()}
     study = open_study(stored, NAME, modes=["max"], fingerprint=world)
     store = TrialStore(
@@ -262,7 +262,7 @@ def test_a_corpus_that_has_changed_is_named(copied: Path) -> None:
     summary.write_text(summary.read_text().replace("split=dev&size=40", "split=dev&size=39"))
     done = verified(NAME, "--storage", str(copied))
     assert done.exit_code == 1
-    assert "broken: dev builtin:nli?split=dev&size=39: its fingerprint is" in done.stderr
+    assert "broken: dev direction=builtin:nli?split=dev&size=39: its fingerprint is" in done.stderr
 
 
 BROUGHT = """
@@ -292,7 +292,8 @@ def test_a_corpus_in_a_format_of_a_package_is_read(
     finally:
         FORMATS.pop("brought", None)
         sys.modules.pop("verify_brings", None)
-    assert (checks["dev"].place, checks["dev"].outcome) == (named, Outcome.HOLDS)
+    dev = checks["dev"]
+    assert (dev.place, dev.outcome) == (f"direction={named}", Outcome.HOLDS)
 
 
 def test_the_test_s_figures_are_those_of_the_model(copied: Path) -> None:

@@ -154,6 +154,12 @@ def describe(corpus: Corpus) -> dict[str, Any]:
     }
 
 
+def identity_of(corpus: Mapping[str, Any]) -> str:
+    """Return what a study is known by of a corpus, as ``describe`` gives it: what its figures
+    depend on."""
+    return "=".join(filter(None, map(corpus.get, ("task", "fingerprint", "prior"))))
+
+
 def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) -> None:
     """Print a line for each corpus (by role, as ``describe`` gives it); warn of bad rows."""
     for role, corpus in corpora.items():

@@ -28,6 +28,7 @@ from sentune.io.atomic import read_document
 from sentune.io.checksums import changed, document_checksum
 from sentune.io.folders import checked_manifest
 from sentune.io.object_store import asked, files_at, names_in
+from sentune.job.corpora import identity_of
 from sentune.job.study_files import MODEL
 from sentune.records import Spread, TrialState
 from sentune.study.space.objectives import ranked
@@ -212,7 +213,7 @@ def _link(link: Mapping[str, Any], directory: str) -> Check:
 def _against_store(known: Mapping[str, Any], study: StudySnapshot) -> str:
     """Return how a summary differs from the study's store; empty if it does not."""
     corpora = study.fingerprint.get("corpora", {})
-    read = {role: known["corpora"].get(role, {}).get("fingerprint") for role in corpora}
+    read = {role: identity_of(known["corpora"].get(role, {})) for role in corpora}
     if found := next(differences(corpora, read, "corpora"), ""):
         return f"it is not as it is stored: {found}"
     stored = {trial.id: json.loads(json.dumps(as_written(asdict(trial)))) for trial in study.trials}

@@ -26,6 +26,7 @@ from sentune.io.object_store import absolute
 from sentune.job.corpora import (
     check_tasks,
     describe,
+    identity_of,
     modules_of,
     needs_references,
     numbered,
@@ -196,10 +197,7 @@ class JobFamily(ABC):
 
     def fingerprints(self) -> dict[str, Any]:
         """Return fingerprints of the corpora and the code, on which results depend."""
-        corpora = {
-            role: "=".join(filter(None, map(corpus.get, ("task", "fingerprint", "prior"))))
-            for role, corpus in self.corpora().items()
-        }
+        corpora = {role: identity_of(corpus) for role, corpus in self.corpora().items()}
         return {"corpora": corpora, "code": result_code([*self.modules(), *modules_of(self.dev)])}
 
     @abstractmethod
