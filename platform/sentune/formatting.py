@@ -53,10 +53,11 @@ def short(settings: dict[str, Any]) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Return 75 seconds as ``1:15``, 4000 as ``1:06:40``."""
-    hours, rest = divmod(round(seconds), 3600)
-    minutes, seconds = divmod(rest, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    """Return 75 seconds as ``1:15``, 4000 as ``1:06:40``, a difference of -20 as ``-0:20``."""
+    hours, rest = divmod(abs(round(seconds)), 3600)
+    sign, whole = "-" if round(seconds) < 0 else "", f"{hours}:" if hours else ""
+    minutes = f"{rest // 60:02}" if hours else f"{rest // 60}"
+    return f"{sign}{whole}{minutes}:{rest % 60:02}"
 
 
 ON_PART = "~"
@@ -67,12 +68,17 @@ def measured(metric: str, value: float | None, sd: float | None = None) -> str:
     """Return a metric in its unit: a share in percent, seconds as a clock, a loss as it is."""
     if value is None or not math.isfinite(value):
         return "-"
-    last = metric.rpartition("/")[2]
-    if last.endswith("seconds"):
+    if is_share(metric):
+        return percent(value, sd)
+    if metric.endswith("seconds"):
         return clock(value) if sd is None else f"{clock(value)} ± {clock(sd)}"
-    if last in NO_SHARES:
-        return _plain(value) if sd is None else f"{_plain(value)} ± {_plain(sd, 2)}"
-    return percent(value, sd)
+    return _plain(value) if sd is None else f"{_plain(value)} ± {_plain(sd, 2)}"
+
+
+def is_share(metric: str) -> bool:
+    """Return whether a metric is a fraction, by the last part of its name."""
+    last = metric.rpartition("/")[2]
+    return not (last.endswith("seconds") or last in NO_SHARES)
 
 
 def _plain(value: float, digits: int = 4) -> str:

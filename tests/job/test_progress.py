@@ -389,7 +389,17 @@ def test_without_a_terminal_no_bar_is_drawn(log) -> None:
     assert "\x1b" not in text.getvalue()
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (75, "1:15"), (4000, "1:06:40")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0:00"),
+        (75, "1:15"),
+        (4000, "1:06:40"),
+        (-20, "-0:20"),
+        (-4000, "-1:06:40"),
+        (-0.2, "0:00"),
+    ],
+)
 def test_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text
 

@@ -87,7 +87,16 @@ def test_less_is_better_where_the_objective_says_so() -> None:
     a, b = (finalist(t, v, metric="seconds") for t, v in ((7, [310, 330]), (3, [350, 365])))
     found = compared(a, b, objective=seconds)
     assert found.difference == pytest.approx(37.5)
-    assert "ahead of trial 3 by 37.5 in toy/seconds (95 % interval 5.73 to 69.3" in found.verdict
+    assert "ahead of trial 3 by 0:38 in toy/seconds (95 % interval 0:06 to 1:09" in found.verdict
+
+
+def test_what_is_no_fraction_is_in_its_own_unit() -> None:
+    a, b = finalist(7, [0.25, 0.26], metric="mse"), finalist(3, [0.27, 0.29], metric="mse")
+    found = compared(a, b, objective=Objective("toy/mse", "min"))
+    assert "ahead of trial 3 by 0.025 in toy/mse (95 % interval -0.03853 to " in found.verdict
+    a, b = finalist(7, [300, 310], metric="seconds"), finalist(3, [305, 306], metric="seconds")
+    found = compared(a, b, objective=Objective("toy/seconds", "min"))
+    assert "95 % interval -0:57 to 0:58" in found.verdict
 
 
 @pytest.mark.parametrize(

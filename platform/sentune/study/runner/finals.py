@@ -20,6 +20,7 @@ import scipy
 from optuna.trial import TrialState as Stored
 
 from sentune.errors import DamagedFile
+from sentune.formatting import is_share, measured
 from sentune.records import FinalistRecord, TrialRecord, measured_by
 from sentune.study.config import StudyConfig
 from sentune.study.runner.trial_source import (
@@ -218,10 +219,10 @@ def compare(finalists: Sequence[FinalistRecord], objective: Objective) -> Compar
     apart = np.array([ours[seed] - theirs[seed] for seed in seeds])
     means = float(np.mean(list(ours.values())) - np.mean(list(theirs.values())))
     difference = float(apart.mean()) if seeds else means
-    fractions = all(abs(value) <= 1 for value in (*ours.values(), *theirs.values()))
+    share = is_share(metric)
 
     def number(value: float) -> str:
-        return f"{100 * value:.1f}" if fractions else f"{value:.3g}"
+        return f"{100 * value:.1f}" if share else measured(metric, value)
 
     interval: list[float] | None = None
     p: float | None = None
@@ -242,7 +243,7 @@ def compare(finalists: Sequence[FinalistRecord], objective: Objective) -> Compar
         over = f"({ends} over {len(seeds)} seeds): {meaning}."
     # the mean of all seeds chose the winner; over the shared ones the other may be ahead
     place = "behind" if difference < 0 else "ahead of"
-    by = f"{number(abs(difference))} {'points' if fractions else f'in {metric}'}"
+    by = f"{number(abs(difference))} {'points' if share else f'in {metric}'}"
     return Comparison(
         winner=winner,
         runner_up=other,
