@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from pathlib import Path
 
 import pytest
@@ -46,23 +47,43 @@ def test_the_best_comes_first_with_errors_and_welch_s_test() -> None:
     assert found["seeds"].tolist() == [2, 3, 1]
 
 
+def test_what_was_judged_on_other_rows_or_never_differs_is_not_tested() -> None:
+    same, other = ({"dev": {"spec": "x", "fingerprint": f, "rows": 9}} for f in ("one", "another"))
+    views = [
+        seen("a", [0.95, 0.96], corpora=same),
+        seen("b", [0.90, 0.91], corpora=same),
+        seen("c", [0.80, 0.81], corpora=other),
+    ]
+    p = leaderboard(views)["p"]
+    assert p["b"] == pytest.approx(stats.ttest_ind([0.95, 0.96], [0.90, 0.91], equal_var=False)[1])
+    assert math.isnan(p["c"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = leaderboard([seen("a", [0.9, 0.9]), seen("b", [0.8, 0.8]), seen("c", [0.7, 0.71])])
+    assert found["p"].isna().tolist() == [True, True, False]
+
+
 def test_smaller_is_first_where_the_objective_is_smaller_the_better() -> None:
     found = leaderboard([seen("a", [0.9], mode="min"), seen("b", [0.1], mode="min")])
     assert list(found.index) == ["b", "a"]
 
 
 @pytest.mark.parametrize(
-    ("metric", "order"), [("toy/loss", "ba"), ("toy/loss:max", "ba"), ("toy/loss:min", "ab")]
+    ("metric", "order"),
+    [("toy/loss", "ab"), ("toy/loss:max", "ba"), ("toy/auc", "ba"), ("toy/auc:min", "ab")],
 )
 def test_a_metric_that_is_no_objective_says_whether_smaller_is_better(
     metric: str, order: str
 ) -> None:
     views = [seen("a", [0.9]), seen("b", [0.8])]
-    for view, loss in zip(views, (0.1, 0.2), strict=True):
-        view.summary.finalists[0].metrics["toy/loss"] = Spread(mean=loss, sd=0.0, values=[loss])
+    for view, value in zip(views, (0.1, 0.2), strict=True):
+        over = Spread(mean=value, sd=0.0, values=[value])
+        view.summary.finalists[0].metrics |= {"toy/loss": over, "toy/auc": over}
     found = leaderboard(views, metric)
     assert "".join(found.index) == order
-    assert set(found["metric"]) == {"toy/loss"}
+    assert set(found["metric"]) == {metric.partition(":")[0]}
+    with pytest.raises(InvalidValue, match=r"--metric: 'nope/x'.*there are .*toy/auc, toy/loss"):
+        leaderboard(views, "nope/x")
     with pytest.raises(InvalidValue, match=r"--metric: 'toy/loss:low'.*max or min"):
         leaderboard(views, "toy/loss:low")
 

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import scipy
 
 from sentune.errors import InvalidValue
 from sentune.report.blocks import Cell, Row, Section, StudyReport, Table, Text, metric_cell
 from sentune.report.paired import Hits, PairedTest, stored_hits
-from sentune.report.view import View
+from sentune.report.view import View, of_subset
 
 NOTE = (
     "± is the standard deviation over seeds, or the standard error over the pairs of one run. "
-    "p: Welch's t test over the seeds against the first study, where both have two or more; "
+    "p: Welch's t test over the seeds against the first study, where both have two or more and "
+    "were judged on the same development corpora; "
     "of pairs: the exact sign test of the shipped models on the same test pairs."
 )
+
+
+Values = Sequence[float]
+Rows = Sequence[tuple[Any, ...]]
+"""Fingerprint and number of rows of each development corpus."""
+
+_LESS = re.compile(r"(mse|loss|perplexity|seconds)$")
+"""Metrics of which less is better."""
 
 
 def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFrame:
@@ -27,17 +38,18 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
 
     Columns: ``method``, ``metric``, ``dev`` (mean), ``error`` (standard deviation over seeds, or
     standard error over pairs), ``seeds``, ``test`` (of the shipped model), ``p`` (Welch's t test
-    over the seeds against the first row), ``p_pairs`` (exact sign test against the first row on the
-    pairs of test, where both read the same ones), ``judged_on`` (development corpora), ``encoder``
-    and ``state``; the index is the study's name.
+    over the seeds against the first row, where both were judged on the same rows), ``p_pairs``
+    (exact sign test against the first row on the pairs of test, where both read the same ones),
+    ``judged_on`` (development corpora), ``encoder`` and ``state``; the index is the study's name.
 
     Args:
-        metric: ``task/metric``, or with its mode ``train/seconds:min`` (default: the mode of the
-            studies that have it as objective, else ``max``); None: the objective, which all of
-            them have to share.
+        metric: ``task/metric``, or with its mode ``rte/auc:min`` (default: the mode of the studies
+            that have it as objective, else ``min`` of losses, errors and times, ``max`` of all
+            others); None: the objective, which all of them have to share.
 
     Raises:
-        InvalidValue: no study, their objectives differ and no metric is given, or no such mode.
+        InvalidValue: no study, their objectives differ and no metric is given, no such mode, or
+            none of them has the metric.
     """
     if not views:
         raise InvalidValue("study", "", "give the studies to compare")
@@ -50,12 +62,16 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
     if colon and mode not in ("max", "min"):
         raise InvalidValue("--metric", asked, "end it in max or min")
     modes = {mode} if mode else {v.summary.mode for v in views if v.summary.objective == chosen}
+    modes = modes or {"min" if _LESS.search(chosen) else "max"}
     found = pd.DataFrame([_row(view, chosen) for view in views]).set_index("study")
+    known = sorted({name for view in views for name in view.measured if not of_subset(name)})
+    if metric is not None and known and found["dev"].isna().all() and found["test"].isna().all():
+        raise InvalidValue("--metric", asked, f"no study has it; there are {', '.join(known)}")
     found = found.sort_values("dev", ascending="min" in modes, kind="stable")
-    best, *others = found.pop("values")
+    best, *others = zip(found.pop("values"), found.pop("rows"), strict=True)
     first, *rest = found.pop("hits")
     return found.assign(
-        p=[math.nan, *(_welch(best, values) for values in others)],
+        p=[math.nan, *(_welch(*best, *one) for one in others)],
         p_pairs=[math.nan, *(_paired(first, hits) for hits in rest)],
     )
 
@@ -64,7 +80,7 @@ def _row(view: View, metric: str) -> dict[str, Any]:
     summary, over = view.summary, view.measured.get(metric)
     values = list(over.values) if over is not None and view.winner is not None else []
     error = view.error(metric) if over is None or len(over.values) < 2 else over.sd
-    corpora = (c["spec"] for role, c in summary.corpora.items() if role.startswith("dev"))
+    dev = [one for role, one in sorted(summary.corpora.items()) if role.startswith("dev")]
     return {
         "study": summary.study,
         "method": summary.method,
@@ -73,10 +89,11 @@ def _row(view: View, metric: str) -> dict[str, Any]:
         "error": math.nan if error is None else error,
         "seeds": len(values),
         "test": summary.test.get(metric, math.nan),
-        "judged_on": ", ".join(str(spec) for spec in corpora),
+        "judged_on": ", ".join(str(one["spec"]) for one in dev),
         "encoder": view.encoder,
         "state": summary.state,
         "values": values,
+        "rows": [(one["fingerprint"], one.get("rows")) for one in dev],
         "hits": _hits(view, metric),
     }
 
@@ -95,11 +112,14 @@ def _paired(ours: tuple[list[str], Hits] | None, theirs: tuple[list[str], Hits] 
     return PairedTest.of(ours[1], theirs[1]).p
 
 
-def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the p value of a difference of means; NaN where one side has a single value."""
-    if min(len(ours), len(theirs)) < 2:
+def _welch(ours: Values, on: Rows, theirs: Values, theirs_on: Rows) -> float:
+    """Return the p value of a difference of means; NaN where one side has a single value, neither
+    has two different ones, or the values are of other rows."""
+    constant = len({*ours}) == len({*theirs}) == 1
+    if min(len(ours), len(theirs)) < 2 or constant or on != theirs_on:
         return math.nan
-    return float(scipy.stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
+    one, other = ((np.mean(each), np.std(each, ddof=1), len(each)) for each in (ours, theirs))
+    return float(scipy.stats.ttest_ind_from_stats(*one, *other, equal_var=False).pvalue)
 
 
 def leaderboard_table(views: Sequence[View], metric: str | None = None) -> Table:
