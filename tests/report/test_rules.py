@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sentune.records import FinalistRecord, Spread, StudySummary
@@ -41,7 +43,7 @@ def test_a_metric_has_the_rules_of_its_task_the_best_first() -> None:
         (0.985, 0.004, None, "is not told from sentence length (98.2 %)"),
         (0.979, 0.004, None, "is not told from sentence length (98.2 %)"),
         (0.991, 0.003, True, "beats sentence length (98.2 %), by more than its error of 0.3 %"),
-        (0.991, None, True, "beats sentence length (98.2 %): direction/accuracy 99.1 % on test"),
+        (0.991, None, None, "99.1 % on test (one run, no error bar)"),
     ],
 )
 def test_a_model_beats_a_rule_by_more_than_its_error(
@@ -99,6 +101,17 @@ def test_the_first_lines_of_report_and_description_say_it(losing: StudySummary) 
     unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")
     assert f'<p class="bad">{unbroken}</p>' in to_html(build(View(summary=losing)))
     assert describe(losing, "models:/s@champion").splitlines()[0].endswith(text)
+
+
+def test_the_error_of_one_seed_is_none_of_seeds(losing: StudySummary) -> None:
+    assert View(summary=losing).error_kind == "± sd over seeds"
+    one = Spread(mean=0.91, sd=0.0, values=[0.91])
+    losing.finalists[0] = replace(
+        losing.finalists[0], seeds=[1], metrics=dict.fromkeys(losing.finalists[0].metrics, one)
+    )
+    assert View(summary=losing).error_kind == "one run"
+    losing.finalists[0].metrics["direction/accuracy_standard_error"] = one
+    assert View(summary=losing).error_kind == "± standard error over pairs"
 
 
 def test_equal_accuracies_are_one_row_with_their_rules(losing: StudySummary) -> None:

@@ -30,7 +30,8 @@ SIGNIFICANT = 0.05
 
 
 class RuleVerdict(NamedTuple):
-    """Verdict on a model against the best rule; ``beaten`` None: within the error bar."""
+    """Verdict on a model against the best rule; ``beaten`` None: within the error bar, or there is
+    none."""
 
     text: str
     beaten: bool | None
@@ -68,7 +69,7 @@ def verdict_on(
     """Return whether a value is above that of the best rule by more than its error.
 
     Where the two were compared on the same items, the difference has to be significant, too
-    (p < 0.05).
+    (p < 0.05). One run without an error and without a comparison tells nothing.
 
     Args:
         value: of the model, a larger one is better.
@@ -92,6 +93,9 @@ def verdict_on(
         return RuleVerdict(f"It does not beat {rule}: {metric} {ours}{on}.", False)
     if abs(value - best) <= bar or (test is not None and test["p"] >= SIGNIFICANT):
         text = f"It is not told from {rule}: {metric} {measured(metric, value, error)}{on}."
+        return RuleVerdict(text, None)
+    if error is None and test is None:
+        text = f"It is not told from {rule}: {metric} {ours}{on} (one run, no error bar)."
         return RuleVerdict(text, None)
     beyond = f", by more than its error of {measured(metric, error)}" if error else ""
     return RuleVerdict(f"It beats {rule}{beyond}: {metric} {ours}{on}.", True)

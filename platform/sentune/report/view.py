@@ -113,7 +113,7 @@ class View:
     @property
     def error_kind(self) -> str:
         """Kind of the ± of ``metric_rows``."""
-        if self.winner is not None:
+        if self.winner is not None and len(self.winner.seeds) > 1:
             return "± sd over seeds"
         pairs = any(name.endswith(ERROR) for name in self.measured)
         return "± standard error over pairs" if pairs else "one run"

@@ -203,7 +203,9 @@ def _end_figures(summary: StudySummary) -> dict[str, float]:
         figures |= {f"test/{name}": value for name, value in summary.test.items()}
         figures |= {f"baseline/{name}": value for name, value in summary.baselines.items()}
         for name, over in winner.metrics.items():
-            figures |= {f"winner/{name}": over.mean, f"winner/{name}/sd": over.sd}
+            figures[f"winner/{name}"] = over.mean
+            if len(over.values) > 1:
+                figures[f"winner/{name}/sd"] = over.sd
     return figures
 
 
