@@ -11,7 +11,7 @@ from sentune.beats import Beat
 from sentune.formatting import clock, percent, short
 from sentune.job.progress import QUIET_SECONDS, Display
 from sentune.job.time_left import PlannedWork, TimeLeft
-from sentune.records import StudySummary, TrialRecord, TrialState
+from sentune.records import PART, StudySummary, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 from sentune.study.store.study_index import StudyPlace
 from sentune.study.store.study_view import StoredRun, StudySnapshot
@@ -106,6 +106,18 @@ def test_a_log_gets_a_line_for_each_event_and_long_lines_stay_whole(log) -> None
         f"trial 0 at 100 examples: {METRIC} 70.0 % (best 70.0 %, trial 0; 0 of 4 trials done)",
         f"trial 0 failed ({failed.reason}): {METRIC} 70.0 %",
     ]
+
+
+def test_what_a_part_of_dev_measured_is_marked_in_the_log(log) -> None:
+    scene, text = log
+    scene.begin()
+    part = trial(0, TrialState.PRUNED, 0.7, 100)
+    part.metrics[PART] = 500.0
+    part.curve = {100: dict(part.metrics)}
+    scene.runs[0] = StoredRun(trial=0, record=part, ended=1)
+    scene.display.refresh()
+    assert f"trial 0 at 100 examples: {METRIC} ~70.0 % (" in text.getvalue()
+    assert f"trial 0 stopped early: {METRIC} ~70.0 %\n" in text.getvalue()
 
 
 def test_a_log_says_which_gpus_are_not_used(log) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from sentune.formatting import clock, hours, measured, percent
 from sentune.job.trial_table import trials_table
-from sentune.records import PART, TrialRecord, TrialState
+from sentune.records import PART, FinalistRecord, Spread, TrialRecord, TrialState
 from sentune.report.blocks import Block, Facts, Figure, Table, Text, is_empty
 from sentune.report.comparison import comparison
 from sentune.report.drawing import (
@@ -28,13 +28,16 @@ from sentune.report.drawing import (
     to_canvas,
     to_svg,
 )
-from sentune.report.figures import history
+from sentune.report.figures import history, parallel
 from sentune.report.provenance import costs, lineage
 from sentune.report.study_page import build
 from sentune.report.trial_sections import notes, rungs
 from sentune.report.trial_sections import trials as trials_section
 from sentune.report.view import View, view
-from sentune.tracking.run_content import run_content
+from sentune.study.space.objectives import Objective
+from sentune.study.store.study_index import StudyPlace
+from sentune.study.store.study_view import StudySnapshot
+from sentune.tracking.run_content import run_content, study_content
 from tests.report.studies import FULL, OBJECTIVE, finished, study, texts, trial, trials
 from tests.tracking.story import run_of
 
@@ -234,6 +237,31 @@ def test_an_estimate_on_a_part_of_dev_is_no_best_and_is_marked() -> None:
     assert figure is not None
     lines = {line.get_label(): line for line in to_canvas(figure).axes[0].lines}
     assert lines["best so far"].get_ydata().tolist() == [whole.metrics[OBJECTIVE]] * 2
+
+
+def test_what_breaks_a_constraint_is_no_best() -> None:
+    breaks, holds = trial(0, TrialState.COMPLETE, 9000), trial(1, TrialState.COMPLETE, 9000)
+    breaks.metrics, breaks.violations = {OBJECTIVE: 0.9}, {"rte/auc": 0.1}
+    holds.metrics = {OBJECTIVE: 0.7}
+    seen = View(summary=study([breaks, holds]))
+    assert seen.best == holds
+    drawn, lines = history(seen), parallel(seen)
+    assert drawn is not None
+    assert lines is not None
+    assert "best so far (70.0 % after" in drawn.description
+    bold = [line.get_ydata()[-1] for line in to_canvas(lines).axes[0].lines if line.zorder == 3]
+    assert bold == [0.0]
+
+
+def test_mlflow_has_the_deviation_of_several_seeds_alone() -> None:
+    summary, place = study([]), StudyPlace(name="s", folder="", url="")
+    snapshot = StudySnapshot(place=place, objectives=(Objective(OBJECTIVE),), runs=(), finals=())
+    for values, told in (([0.9], set()), ([0.9, 0.8], {f"winner/{OBJECTIVE}/sd"})):
+        over = {OBJECTIVE: Spread.of(values)}
+        seeds, summary.winner = list(range(len(values))), 0
+        summary.finalists = [FinalistRecord(trial=0, settings={}, seeds=seeds, metrics=over)]
+        points = study_content(snapshot, summary, "s").points
+        assert {point.name for point in points if point.name.endswith("/sd")} == told
 
 
 def test_mlflow_has_what_a_part_of_dev_measured_under_a_name_of_its_own() -> None:

@@ -14,12 +14,21 @@ from rich.live import Live
 from rich.text import Text
 
 from sentune.beats import Beat, repeated
-from sentune.formatting import MARKS, clock, counted, measured, population, short, unused_gpus
+from sentune.formatting import (
+    MARKS,
+    ON_PART,
+    clock,
+    counted,
+    measured,
+    population,
+    short,
+    unused_gpus,
+)
 from sentune.job.notebook import NotebookCell
 from sentune.job.time_left import TimeLeft
 from sentune.job.trial_bars import bars_table, called, line_of
 from sentune.job.trial_table import trials_table
-from sentune.records import StudySummary, TrialRecord, TrialState
+from sentune.records import PART, StudySummary, TrialRecord, TrialState
 from sentune.study.store.study_view import StoredRun, StudySnapshot
 from sentune.terminal import number_column, plain_table, print_line
 
@@ -160,7 +169,8 @@ class Display:
         return clock(self._now() - self.started)
 
     def _value(self, metrics: Mapping[str, float]) -> str:
-        return measured(self.objective, metrics.get(self.objective))
+        sign = ON_PART if PART in metrics else ""
+        return sign + measured(self.objective, metrics.get(self.objective))
 
     def _score(self, metrics: Mapping[str, float]) -> str:
         return f"{self.objective} {self._value(metrics)}"

@@ -57,8 +57,9 @@ def history(view: View) -> Figure | None:
         return None
     lost = [trial for trial in trials if view.value(trial) is None]
     better = min if view.summary.mode == "min" else max
-    none = math.inf if better is min else -math.inf  # what a part of dev estimates is no best
-    best = [*accumulate((none if t.on_part else value for t, value in scored), better)]
+    none = math.inf if better is min else -math.inf
+    # what a part of dev estimates is no best, nor what breaks a constraint
+    best = [*accumulate((v if t.feasible and not t.on_part else none for t, v in scored), better)]
 
     def draw(axes: Axes) -> None:
         ids = [trial.id for trial, _ in scored]
@@ -195,7 +196,7 @@ def parallel(view: View) -> Figure | None:
     values = [value for _, value in scored]
     last = Axis(objective, low=min(values), high=max(values))
     count = min(MOST_BEST, max(1, round(BEST_SHARE * len(scored))))
-    best = {trial.id for trial, _ in scored[:count]}
+    best = {trial.id for trial in [trial for trial, _ in scored if trial.feasible][:count]}
     faint = min(0.75, max(0.15, 25 / len(scored)))
 
     def draw(axes: Axes) -> None:
@@ -211,7 +212,7 @@ def parallel(view: View) -> Figure | None:
 
     said = (
         f"Each line is a trial, from its settings on the left to {objective} on the "
-        f"right. Bold: the best {count} of {len(scored)}; dashed: stopped early or failed."
+        f"right. Bold: the best {len(best)} of {len(scored)}; dashed: stopped early or failed."
     )
     size = max(10.0, min(13.0, 1.05 * (len(view.axes) + 1) + 0.6)), 3.9
     return Figure("parallel", "Settings and result", said, draw, *size, wide=True, framed=False)
