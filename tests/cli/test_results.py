@@ -17,6 +17,7 @@ from sentune.tasks import Result
         ("pearson", "0.3787"),
         ("dev_pearson", "0.3787"),
         ("sen_pearson", "0.3787"),
+        ("words_pearson", "0.3787"),
         ("MSRpar/pearson", "0.3787"),
         ("pearson_weighted_mean", "0.3787"),
         ("mse", "0.3787"),

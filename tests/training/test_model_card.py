@@ -45,6 +45,14 @@ def test_the_hub_reads_base_model_data_sets_licence_and_metrics(tmp_path: Path) 
     assert "/home/ann" not in str(card)
 
 
+@pytest.mark.parametrize("task", ["trec", "my_tasks:Match"])
+def test_the_task_before_a_corpus_is_no_part_of_its_format(tmp_path: Path, task: str) -> None:
+    card = card_of(tmp_path, corpora={"test": f"{task}=senteval:/home/ann/data"})
+    first = card.data.eval_results[0]
+    assert (first.dataset_type, first.dataset_name) == ("senteval", "senteval:data")
+    assert "/home/ann" not in str(card)
+
+
 def test_a_model_of_local_files_names_neither_base_model_nor_licence(tmp_path: Path) -> None:
     corpora = {"corpus": "builtin:nli", "dev": "builtin:nli?split=dev"}
     card = card_of(tmp_path, encoder=str(tmp_path), corpora=corpora, split="dev")

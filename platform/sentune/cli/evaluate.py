@@ -236,7 +236,8 @@ def _by_reason(result: Result) -> dict[str, str]:
 
 
 def _value(metric: str, value: float) -> str:
-    """``MSRpar/pearson``, ``pearson_weighted_mean``, ``sen_`` and ``dev_pearson``: no shares."""
+    """``MSRpar/pearson``, ``pearson_weighted_mean``, ``sen_``, ``dev_`` and ``words_pearson``: no
+    shares."""
     base = metric.rpartition("/")[2].removesuffix("_mean").removesuffix("_weighted")
-    known = base.removeprefix("sen_").removeprefix("dev_") in PLAIN
+    known = base.removeprefix("sen_").removeprefix("dev_").removeprefix("words_") in PLAIN
     return f"{value:.4f}" if known else f"{value:.2%}"

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
+from sentune.tasks import task_and_corpus
+
 HUB = "Hub"
 """Section of a card that becomes metadata instead of a table: ``encoder``, ``corpora`` (role ->
-written ``FORMAT:PATH``), ``split`` and ``metrics`` (``task/metric`` -> value) on it."""
+written ``FORMAT:PATH`` or ``TASK=FORMAT:PATH``), ``split`` and ``metrics`` (``task/metric`` ->
+value) on it."""
 
 VERDICT = "Verdict"
 """Section of a card that stands under its title: objective -> what the model is worth by it."""
@@ -93,7 +96,8 @@ def card_data(name: str, title: str, source: str | None, hub: Mapping[str, Any])
     """
     from huggingface_hub import EvalResult, ModelCardData
 
-    corpora, split = hub.get("corpora", {}), str(hub.get("split", ""))
+    corpora = {role: task_and_corpus(str(spec))[1] for role, spec in hub.get("corpora", {}).items()}
+    split = str(hub.get("split", ""))
     judged = ", ".join(_shown(spec) for role, spec in corpora.items() if role.startswith(split))
     results = [
         EvalResult(
