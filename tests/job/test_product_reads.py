@@ -95,7 +95,8 @@ def product(
     folder: Path, run: str, test: Sequence[str], *, killed: bool = False, force_test: bool = False
 ) -> Toy:
     store = CheckpointStore(str(folder / "study" / "trials" / run))
-    store.save(Progress(examples=9, metrics={}, save=lambda folder: None), 0.5)
+    dev = {"rte/sweep.json": {"of": "dev"}, "rte/precision_recall.json": {"of": "dev"}}
+    store.save(Progress(examples=9, metrics={}, tables=dev, save=lambda folder: None), 0.5)
     found = store.best()
     assert found is not None
     return Toy(found, test, killed=killed, force=force_test)
@@ -150,6 +151,23 @@ def test_a_complete_study_keeps_its_figures_and_reads_nothing(tmp_path: Path, ta
     product(tmp_path, "finalist-0007-seed-2", [spec]).publish(first)
     write_summary(first, str(tmp_path / "study"))
     again, second = summary_of(7), product(tmp_path, "finalist-0007-seed-2", [spec])
+    assert second.publish(again) == {"rte/sweep.json": {"of": "dev"}}, "no curve of dev"
+    assert second.judged == []
+    assert (again.test, again.test_reads) == (first.test, first.test_reads)
+
+
+def test_further_trials_that_do_not_win_read_nothing(tmp_path: Path) -> None:
+    def searched(*scores: float) -> StudySummary:
+        trials = [
+            TrialRecord(id=n, state=TrialState.COMPLETE, settings={}, metrics={METRIC: score})
+            for n, score in enumerate(scores)
+        ]
+        return replace(summary_of(0), finalists=[], winner=None, trials=trials)
+
+    spec, first, again = corpus(tmp_path), searched(0.75, 0.5), searched(0.75, 0.5, 0.25)
+    product(tmp_path, "0000", [spec]).publish(first)
+    write_summary(first, str(tmp_path / "study"))
+    second = product(tmp_path, "0000", [spec])
     second.publish(again)
     assert second.judged == []
     assert (again.test, again.test_reads) == (first.test, first.test_reads)

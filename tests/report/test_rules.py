@@ -40,9 +40,9 @@ def test_a_metric_has_the_rules_of_its_task_the_best_first() -> None:
     [
         (0.917, 0.01, False, "does not beat sentence length (98.2 %)"),
         (0.982, None, False, "does not beat sentence length (98.2 %)"),
-        (0.985, 0.004, None, "is not told from sentence length (98.2 %)"),
+        (0.985, 0.004, None, "(98.2 %), within its error of 0.4 % on dev: direction/accuracy 98"),
         (0.979, 0.004, None, "is not told from sentence length (98.2 %)"),
-        (0.991, 0.003, True, "beats sentence length (98.2 %), by more than its error of 0.3 %"),
+        (0.991, 0.003, True, "length (98.2 %), by more than its error of 0.3 % on dev: direction"),
         (0.991, None, None, "99.1 % on test (one run, no error bar)"),
     ],
 )
@@ -58,15 +58,16 @@ def test_a_model_beats_a_rule_by_more_than_its_error(
     ("p", "beaten", "words"),
     [
         (0.2, None, "is not told from sentence length (98.2 %)"),
-        (0.2, None, "99.1 ± 0.3 % on test (paired: p = 0.2, 3,368 pairs)"),
-        (1e-9, True, "direction/accuracy 99.1 % on test (paired: p < 0.001, 3,368 pairs)"),
+        (0.2, None, "99.1 % on test (paired: difference 0.9 ± 0.7 %, p = 0.2, 3,368 pairs)"),
+        (1e-9, True, "98.2 %): direction/accuracy 99.1 % on test (paired: difference 0.9 ± 0.7 %"),
     ],
 )
 def test_on_the_same_pairs_the_difference_has_to_be_significant(
     p: float, beaten: bool | None, words: str
 ) -> None:
-    paired = {"direction/length": {"p": p, "items": 3368}, "direction/bag_of_words": {"p": 0.0}}
-    found = verdict_on("direction/accuracy", 0.991, 0.003, DIRECTION, "test", paired)
+    test = {"difference": 0.009, "standard_error": 0.007, "p": p, "items": 3368}
+    paired = {"direction/length": test, "direction/bag_of_words": {"p": 0.0}}
+    found = verdict_on("direction/accuracy", 0.991, 0.012, DIRECTION, "test", paired)
     assert found is not None
     assert (found.beaten, words in found.text) == (beaten, True), found.text
 

@@ -57,7 +57,7 @@ def test_the_heat_map_shows_the_best_plane_in_percent() -> None:
 
 
 def test_the_table_of_a_curve_has_the_best_precision_from_each_recall_on() -> None:
-    figure = precision_recall({"rte": ([0.5, 0.8, 0.7, 1.0], [1.0, 0.8, 0.4, 0.05])})
+    figure = precision_recall({"rte": ([0.5, 0.8, 0.7, 1.0], [1.0, 0.8, 0.4, 0.05])}, "test")
     assert figure is not None
     assert figure.table is not None
     assert [row[2] for row in figure.table.rows] == ["80.0 %"] * 4 + ["50.0 %"] * 2
@@ -91,7 +91,8 @@ def test_only_values_far_apart_are_spread_by_their_logarithm() -> None:
 
 
 def test_the_area_is_the_trapezoid_rule() -> None:
-    figure = precision_recall({"rte": ([0.5, 0.8, 1.0], [1.0, 0.5, 0.0])})
+    figure = precision_recall({"rte": ([0.5, 0.8, 1.0], [1.0, 0.5, 0.0])}, "dev")
     assert figure is not None
+    assert figure.title == "Precision and recall of the winner on dev"
     assert figure.description.startswith("rte: area 77.5 %,")
-    assert precision_recall({}) is None
+    assert precision_recall({}, "dev") is None

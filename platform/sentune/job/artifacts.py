@@ -53,7 +53,7 @@ def write_artifacts(summary: StudySummary, tables: Mapping[str, Any], folder: Pa
     write_tables(tables, folder)
     seen = View(summary=summary)
     write_figures(seen, folder)
-    if (curves := precision_recall(curves_in(folder))) is not None:
+    if (curves := precision_recall(curves_in(folder), seen.judged_on)) is not None:
         write_png(curves, folder, summary.study)
     metrics = [metric for metric, _ in seen.objectives]
     page = interactive_page(plain_study(summary), summary.study, metrics)

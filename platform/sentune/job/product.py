@@ -75,11 +75,11 @@ def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -
     tables: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["tables"]
     storage, winner = job.config.folder, Winner.of(summary, run)
     specs = with_bad_rows(job.test, job.options.bad_rows)
-    reads, known = TestReads(storage), _published(storage, summary, specs)
+    reads, known = TestReads(storage), _published(storage, summary, winner, specs)
     if known is not None:
         summary.corpora, summary.test = known["corpora"], known["test"]
         summary.baselines = known["baselines"]
-        summary.against_rules = known.get("against_rules", {})
+        summary.against_rules, tables = known.get("against_rules", {}), sweeps_among(tables)
     elif job.test:
         reads.begin(winner, job.test, force=job.options.force_test)
         tables = {**sweeps_among(tables), **_judge(job, checkpoint, summary, reads)}
@@ -195,7 +195,9 @@ def _measure(
     return embedder.evaluate(tasks, embedder.readouts)
 
 
-def _published(storage: str, summary: StudySummary, test: tuple[str, ...]) -> dict[str, Any] | None:
+def _published(
+    storage: str, summary: StudySummary, winner: Winner, test: tuple[str, ...]
+) -> dict[str, Any] | None:
     """Return the summary that stands, if it is complete and of the same winner and test corpora."""
     try:
         known = read_summary(storage)
@@ -203,14 +205,15 @@ def _published(storage: str, summary: StudySummary, test: tuple[str, ...]) -> di
         return None
     specs = [c["spec"] for role, c in known["corpora"].items() if role.startswith("test")]
     complete = known["state"] == "complete" and known["test"]
-    same = specs == without_credentials(list(test)) and _winner(known) == _winner(summary.to_dict())
+    before, now = _winner(known, known.get("best")), _winner(summary.to_dict(), winner.trial)
+    same = specs == without_credentials(list(test)) and before == now
     return known if complete and same else None
 
 
-def _winner(summary: Mapping[str, Any]) -> Any:
-    """Return a key of the winner: trial, seeds and metrics, or all trials without finals."""
+def _winner(summary: Mapping[str, Any], best: int | None) -> Any:
+    """Return a key of the winner: trial, seeds and metrics; without finals of the best trial."""
     if summary["winner"] is None:
-        return [(trial["id"], trial["metrics"]) for trial in summary["trials"]]
+        return best, [trial["metrics"] for trial in summary["trials"] if trial["id"] == best]
     finalist = summary["finalists"][summary["winner"]]
     return finalist["trial"], finalist["seeds"], finalist["metrics"]
 

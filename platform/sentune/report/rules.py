@@ -68,12 +68,14 @@ def verdict_on(
 ) -> RuleVerdict | None:
     """Return whether a value is above that of the best rule by more than its error.
 
-    Where the two were compared on the same items, the difference has to be significant, too
-    (p < 0.05). One run without an error and without a comparison tells nothing.
+    Where the two were compared on the same items, the error is the difference's own, and the
+    difference has to be significant, too (p < 0.05). One run without an error and without a
+    comparison tells nothing.
 
     Args:
         value: of the model, a larger one is better.
-        error: standard deviation over seeds or standard error over pairs; None: it is not known.
+        error: standard deviation over seeds or standard error over pairs, on dev; None: it is not
+            known.
         baselines: ``task/rule`` -> value, on the same corpus.
         part: of the data, ``test`` or ``dev``.
         paired: ``task/rule`` -> fields of the paired test against it.
@@ -87,20 +89,24 @@ def verdict_on(
     name, key = next(iter(rules.items()))
     best, test = baselines[key], (paired or {}).get(key)
     rule = f"{name} ({measured(metric, best)})"
-    ours, bar = measured(metric, value), error or 0.0
-    on = f" on {part}" if test is None else f" on {part} ({_p(test)})"
+    found, bar = f"{metric} {measured(metric, value)} on {part}", error or 0.0
+    where = "" if part == "dev" else " on dev"
+    own = f"its error of {measured(metric, error)}{where}" if error else ""
+    if test is not None:
+        found, bar, own = f"{found} ({_paired(metric, test)})", test["standard_error"], ""
     if value <= best - bar or value == best:
-        return RuleVerdict(f"It does not beat {rule}: {metric} {ours}{on}.", False)
+        return RuleVerdict(f"It does not beat {rule}: {found}.", False)
     if abs(value - best) <= bar or (test is not None and test["p"] >= SIGNIFICANT):
-        text = f"It is not told from {rule}: {metric} {measured(metric, value, error)}{on}."
-        return RuleVerdict(text, None)
+        within = f", within {own}" if own else ""
+        return RuleVerdict(f"It is not told from {rule}{within}: {found}.", None)
     if error is None and test is None:
-        text = f"It is not told from {rule}: {metric} {ours}{on} (one run, no error bar)."
+        text = f"It is not told from {rule}: {found} (one run, no error bar)."
         return RuleVerdict(text, None)
-    beyond = f", by more than its error of {measured(metric, error)}" if error else ""
-    return RuleVerdict(f"It beats {rule}{beyond}: {metric} {ours}{on}.", True)
+    beyond = f", by more than {own}" if own else ""
+    return RuleVerdict(f"It beats {rule}{beyond}: {found}.", True)
 
 
-def _p(test: Mapping[str, float]) -> str:
+def _paired(metric: str, test: Mapping[str, float]) -> str:
     p = f"p = {test['p']:.2g}" if test["p"] >= 0.001 else "p < 0.001"
-    return f"paired: {p}, {test['items']:,.0f} pairs"
+    by = measured(metric, test["difference"], test["standard_error"])
+    return f"paired: difference {by}, {p}, {test['items']:,.0f} pairs"

@@ -77,8 +77,9 @@ def write_tables(tables: Mapping[str, Any], folder: Path) -> list[Path]:
     return written
 
 
-def figures_in(folder: Path) -> list[Figure]:
-    """Figures of every sweep in a folder of artifacts, and of all tasks' precision and recall.
+def figures_in(folder: Path, part: str) -> list[Figure]:
+    """Figures of every sweep in a folder of artifacts, and of all tasks' precision and recall on a
+    part of the data, ``test`` or ``dev``.
 
     Raises:
         InvalidValue: a file is damaged.
@@ -87,7 +88,7 @@ def figures_in(folder: Path) -> list[Figure]:
     for place, table in enumerate(sweeps_in(folder).values()):
         figures = sweep_figures(table)
         found += [replace(figure, name=f"sweep{place}_{i}") for i, figure in enumerate(figures)]
-    recall = precision_recall(curves_in(folder))
+    recall = precision_recall(curves_in(folder), part)
     return found if recall is None else [*found, recall]
 
 
@@ -175,7 +176,7 @@ def curve(table: SweepTable, name: str) -> Figure:
     return Figure(f"curve_{name}", f"{table.metric} by {name}", said, draw, table=numbers)
 
 
-def precision_recall(curves: Mapping[str, Curve]) -> Figure | None:
+def precision_recall(curves: Mapping[str, Curve], part: str) -> Figure | None:
     """Precision against recall of each task, with the area by the trapezoid rule."""
     if not curves:
         return None
@@ -200,7 +201,7 @@ def precision_recall(curves: Mapping[str, Curve]) -> Figure | None:
         if level <= max(curve[1])
     ]
     numbers = Table(heads=("task", "recall at least", "precision"), rows=rows)
-    title = "Precision and recall of the winner"
+    title = f"Precision and recall of the winner on {part}"
     return Figure("precision_recall", title, said, draw, table=numbers)
 
 

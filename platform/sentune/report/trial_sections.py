@@ -151,7 +151,7 @@ def readouts(view: View) -> list[Block]:
     """Best readouts, and figures of what was swept on the winner's frozen model."""
     winner = view.winner or view.best
     chosen = winner.readouts if winner is not None else {}
-    drawn = figures_in(view.folder) if view.folder is not None else []
+    drawn = figures_in(view.folder, view.judged_on) if view.folder is not None else []
     if not chosen and not drawn:
         return []
     rows = [(name, setting_cell(value)) for name, value in sorted(chosen.items())]

@@ -105,6 +105,11 @@ class View:
         metrics = self.best.metrics if self.best is not None else {}
         return {name: Spread(mean=value, sd=0.0, values=[value]) for name, value in metrics.items()}
 
+    @property
+    def judged_on(self) -> str:
+        """Part of the data on which the shipped model was measured last: ``test`` or ``dev``."""
+        return "test" if self.summary.test else "dev"
+
     def error(self, metric: str) -> float | None:
         """The standard error over pairs that was measured beside a metric, if any."""
         found = self.measured.get(metric + ERROR)
