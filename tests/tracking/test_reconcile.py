@@ -254,8 +254,27 @@ def test_a_study_that_is_driven_again_and_finds_nothing_to_do_gets_no_second_poi
     ending = story.ending()
     tracker.update(replace(ending, spent=replace(ending.spent, hours=1.6)))  # of the start itself
     again = held(close(tracker))
-    assert again["little"]["points"] == first["little"]["points"]
+    points, hours = first["little"]["points"], [(SPENT.examples, 1.5), (SPENT.examples, 1.6)]
+    assert again["little"]["points"] == {**points, "spent/hours": hours}
     assert again.keys() == first.keys()
+
+
+def test_figures_of_a_second_reading_of_test_replace_those_of_the_first(
+    storage: Path, story: Story, held: Held
+) -> None:
+    story.trial(2)
+    for value, digest in ((0.5, "a"), (0.7, "b"), (0.5, "c"), (0.5, "c")):
+        ending = story.ending()
+        ending.test[METRIC] = value
+        ending.corpora["test"] = {"spec": f"snli:{digest}", "fingerprint": digest, "rows": 100}
+        tracker = tracker_in(storage)
+        tracker.start(story.snapshot, ending)
+        run = held(close(tracker))["little"]
+        whole = mlflow_client(tracker.tracking_uri).get_run(run["id"]).data
+        assert whole.metrics[f"test/{METRIC}"] == value
+        assert whole.tags["corpora.test.fingerprint"] == digest
+    assert len(run["points"][f"test/{METRIC}"]) == 3
+    assert len(run["points"]["spent/hours"]) == 1
 
 
 def test_a_new_server_gets_the_whole_study(

@@ -183,7 +183,7 @@ class Server:
         run.params |= params.keys()
         run.tags |= tags
         for point in points:
-            run.points[point.name].add(point.step)
+            run.points[point.name][point.step] = point.value
 
     def _tables(self, run: Run, folder: str, name: str) -> None:
         """Upload the tables of a run's sweeps, with their pictures."""

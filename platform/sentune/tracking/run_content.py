@@ -151,20 +151,23 @@ def study_content(study: StudySnapshot, summary: StudySummary, registered: str) 
     """Return the content of the run of the study as a whole.
 
     Its metrics ``trials/...`` are the values of each trial in each objective; the step is its
-    number. ``registered`` is the name of the registered model.
+    number. ``registered`` is the name of the registered model. The test corpora are tags.
     """
+    corpora = {
+        role: {name: corpus[name] for name in ("spec", "fingerprint", "rows") if name in corpus}
+        for role, corpus in summary.corpora.items()
+    }
+    test = {role: corpora.pop(role) for role in [*corpora] if role.startswith("test")}
     params: dict[str, Any] = {
         "method": summary.method,
         "objective": summary.objective,
         "mode": summary.mode,
-        "corpora": {
-            role: {name: corpus[name] for name in ("spec", "fingerprint", "rows") if name in corpus}
-            for role, corpus in summary.corpora.items()
-        },
+        "corpora": corpora,
     }
     if len(summary.objectives) > 1:
         params["objectives"] = [f"{o['metric']} {o['mode']}" for o in summary.objectives]
     tags = {**_lineage_tags(summary.lineage), "sentune.state": summary.state}
+    tags |= {"corpora": test} if test else {}  # a param never changes, --force-test reads others
     tags |= {"sentune.warm_start": summary.warm_start} if summary.warm_start else {}
     tags |= {"sentune.forked_from": summary.forked_from} if summary.forked_from else {}
     points = [

@@ -32,7 +32,7 @@ class Run:
     """A run, and what the server is known to hold of it.
 
     ``metrics`` are the names that had points before this connection; their steps are asked when
-    one of them is sent again. ``points`` are steps by name.
+    one of them is sent again. ``points`` are name -> step -> the newest value.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Run:
     params: set[str] = field(default_factory=set)
     tags: dict[str, str] = field(default_factory=dict)
     metrics: set[str] = field(default_factory=set)
-    points: dict[str, set[int]] = field(default_factory=dict)
+    points: dict[str, dict[int, float]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -99,12 +99,20 @@ class StudyRuns:
     def missing(self, run: Run, points: Sequence[Point]) -> list[Point]:
         """Return the points at whose name and step the server has no value yet.
 
-        The steps of a metric are asked once, and only where it had points before.
+        One without a time of its own is also missing where the newest value is another one: the
+        figures of a study's end change when it goes on. The steps of a metric are asked once, and
+        only where it had points before.
         """
         for name in {point.name for point in points} - run.points.keys():
             known = self._client.get_metric_history(run.id, name) if name in run.metrics else []
-            run.points[name] = {point.step for point in known}
-        return [point for point in points if point.step not in run.points[point.name]]
+            ordered = sorted(known, key=lambda point: point.timestamp)
+            run.points[name] = {point.step: point.value for point in ordered}
+
+        def differs(point: Point) -> bool:
+            there = run.points[point.name].get(point.step)
+            return there is None or (not point.time and repr(there) != repr(point.value))
+
+        return [point for point in points if differs(point)]
 
     def _make(self, key: RunKey, time: int) -> Run:
         name = key.name(self._study)
