@@ -10,6 +10,7 @@ from sentune.job.options import (
     OperationOptions,
     StudyOptions,
     default_storage,
+    forked,
     parse,
 )
 
@@ -20,6 +21,21 @@ def test_text_from_the_command_line_becomes_typed_values() -> None:
     options = parse({"trials": "3", "workers": "1-4", "gpus_per_worker": "0.5"}, DEFAULTS)
     assert (options.trials, options.workers, options.gpus_per_worker) == (3, (1, 4), 0.5)
     assert options.study == "gumbel"
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        ({"fork": "gumbel"}, "--fork"),
+        ({"fork": "new", "warm_start": ("new",)}, "--fork"),
+        ({"warm_start": ("older", "gumbel")}, "--warm-start"),
+    ],
+)
+def test_a_study_does_not_learn_from_itself(given: dict[str, object], option: str) -> None:
+    with pytest.raises(InvalidValue, match=f"^{option}: .* cannot learn from itself"):
+        forked(parse(given, DEFAULTS))
+    new = forked(parse({"fork": "new", "warm_start": "older"}, DEFAULTS))
+    assert (new.study, new.fork, new.warm_start) == ("new", None, ("older", "gumbel"))
 
 
 def test_concurrent_auto_leaves_the_choice_to_the_plan() -> None:

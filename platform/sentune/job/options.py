@@ -340,10 +340,17 @@ def parse(given: dict[str, Any], defaults: AnyOptions) -> AnyOptions:
 
 
 def forked(options: AnyOptions) -> AnyOptions:
-    """Return ``--study OLD --fork NEW`` as the options of study NEW, which learns from OLD."""
+    """Return ``--study OLD --fork NEW`` as the options of study NEW, which learns from OLD.
+
+    Raises:
+        InvalidValue: a study would learn from itself.
+    """
+    known = (*options.warm_start, *([options.study] if options.fork else ()))
+    if (new := options.fork or options.study) in known:
+        option = "--fork" if options.fork else "--warm-start"
+        raise InvalidValue(option, new, "a study cannot learn from itself; give another name")
     if options.fork is None:
         return options
-    known = (*options.warm_start, options.study)
     return options.model_copy(update={"study": options.fork, "fork": None, "warm_start": known})
 
 
