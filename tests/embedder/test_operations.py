@@ -68,6 +68,13 @@ def test_embeddings_are_decoded_greedily_and_by_beams(model):
     assert max(map(len, short)) <= 3
 
 
+@pytest.mark.parametrize("length", [-2, 0, 1])
+def test_a_decoded_sentence_has_room_for_a_token_behind_its_start(model, length):
+    with pytest.raises(InvalidValue, match=r"max_length: .* at least 2"):
+        model.decode(model.fuse(A, B), max_length=length)
+    assert isinstance(model.decode(model.fuse(A, B), max_length=2), str)
+
+
 def test_what_cannot_be_is_refused(model):
     with pytest.raises(InvalidValue, match="16 numbers"):
         model.decode(np.zeros((2, 5), np.float32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,14 @@ def test_pooling_is_that_of_the_last_hidden_states(folder: Path, pooling: str) -
 def test_the_poolers_output(folder: Path) -> None:
     found = Embedder.load(f"hf:{folder}?pooling=pooler", "cpu").encode(SENTENCES[0])
     np.testing.assert_allclose(found, states_of(folder, SENTENCES[0])[1][0], atol=1e-5)
+
+
+@pytest.mark.parametrize("folder", ["roberta"], indirect=True)
+def test_a_sentence_is_cut_at_the_last_position(folder: Path) -> None:
+    config = folder / "tokenizer_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "model_max_length": 10_000}))
+    model = Embedder.load(f"hf:{folder}")
+    assert np.isfinite(model.encode(["the dog " * 40])).all()
 
 
 @pytest.mark.parametrize("folder", ["gpt2"], indirect=True)

@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForSeq2SeqLM, BertLMHeadModel
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    BertLMHeadModel,
+    RobertaConfig,
+)
 
 from sentune.encoders import load
 from sentune.encoders.decoders import Decoder, bundle, load_decoder, prepare_decoder
 from sentune.encoders.tokenizing import pad
+from sentune.encoders.transformer import most_tokens
 from sentune.errors import InvalidValue
 from tests.methods import intersent_scenes as corpus
 from tests.methods.intersent_scenes import DECODER, FAMILIES, columns, family, scratch, texts
@@ -111,6 +117,14 @@ def test_stored_weights_are_used():
     assert torch.equal(ours.lm_head.weight, whole.lm_head.weight)
     layer, same = ours.model.decoder.layers[0], whole.model.decoder.layers[0]
     assert torch.equal(layer.encoder_attn.v_proj.weight, same.encoder_attn.v_proj.weight)
+
+
+def test_positions_of_a_roberta_begin_behind_its_padding():
+    config = RobertaConfig(
+        vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=34, is_decoder=True,
+    )  # fmt: skip
+    assert most_tokens(AutoModelForCausalLM.from_config(config)) == 32
 
 
 def test_an_encoder_gets_cross_attention():

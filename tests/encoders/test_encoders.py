@@ -13,7 +13,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, MPNetConfig, MPNetModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    MPNetConfig,
+    MPNetModel,
+)
 
 from sentune.encoders import (
     TextEncoder,
@@ -95,6 +103,23 @@ def test_an_encoder_without_torch_s_attention_embeds(
     (MPNetModel(config) if weights else config).save_pretrained(path)
     tokenizer.save_pretrained(path)
     assert encode(load(str(path)), str(path), "mean", 2).shape == (3, 16)
+
+
+@pytest.mark.parametrize(
+    ("kind", "longest"), [("bert", 34), ("electra", 34), ("roberta", 32), ("mpnet", 32)]
+)
+def test_the_longest_sentence_has_a_position_for_each_token(kind: str, longest: int) -> None:
+    config = AutoConfig.for_model(
+        kind, vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=34, pad_token_id=1, embedding_size=16,
+    )  # fmt: skip
+    encoder = TextEncoder(AutoModel.from_config(config))
+    assert encoder.max_length == longest
+    ids = torch.full((1, longest), 7)
+    assert encoder(ids, torch.ones_like(ids), "mean").shape == (1, 16)
+    ids = torch.full((1, longest + 1), 7)
+    with pytest.raises((IndexError, RuntimeError)):
+        encoder(ids, torch.ones_like(ids), "mean")
 
 
 def test_without_a_pooler_every_parameter_has_a_gradient(folder: Path) -> None:

@@ -22,7 +22,8 @@ ARITY = {"fuse": 2, "difference": 2, "compress": 1}
 
 Beams = Annotated[int, Option(min=1, help="Beams of the search; 1 is greedy.")]
 Length = Annotated[
-    int | None, Option(min=1, help="Most tokens of the answer; default: the model's.")
+    int | None,
+    Option(min=2, help="Most tokens of the answer, its start included; default: the model's."),
 ]
 Text = Annotated[str, Argument(help="A sentence.")]
 

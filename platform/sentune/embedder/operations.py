@@ -61,14 +61,15 @@ class Operations(Encoding):
         Args:
             embeddings: [N, D], or [D] for one sentence; sentences are encoded first.
             beams: of the search; 1 is greedy.
-            max_length: most tokens of a sentence; the model's own by default.
+            max_length: most tokens of a sentence, its start included; the model's own by default.
             batch_size: sentences that are decoded together.
 
         Returns:
             N sentences; one string for [D].
 
         Raises:
-            InvalidValue: the model's method has no decoder, or the embeddings are not its own.
+            InvalidValue: the model's method has no decoder, the embeddings are not its own, or a
+                number is too small.
         """
         method = self._intersent()
         length = self.max_length if max_length is None else max_length

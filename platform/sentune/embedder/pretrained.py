@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sentune.embedder.embedder import Embedder, device_of
 from sentune.encoders.tokenizing import begins_with_cls, length_sorted_chunks
-from sentune.encoders.transformer import no_progress_bars
+from sentune.encoders.transformer import most_tokens, no_progress_bars
 from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.random import KINDS, RandomEncoder
 from sentune.errors import InvalidValue, first_line
@@ -139,8 +139,11 @@ def _pretrained(source: str, name: str, options: HubOptions, device: torch.devic
         fix = f"write prompt={' or '.join(PROMPTS)}, or a text with {{}} for the sentence"
         raise InvalidValue("prompt", options.prompt, fix)
     model = _sentence_transformer(source, name, options, device)
-    if options.max_length:
-        model.max_seq_length = options.max_length
+    encoder = model.transformers_model
+    places = most_tokens(encoder) if encoder is not None else None
+    if options.max_length or places:
+        asked = options.max_length or model.max_seq_length
+        model.max_seq_length = min(filter(None, (asked, places)))
 
     return PointEmbedder(source, partial(_pretrained_rows, model, template), device)
 

@@ -15,7 +15,13 @@ from torch.nn import functional as F
 
 from sentune.encoders.prepare import bundle, prepare_decoder
 from sentune.encoders.tokenizing import DecoderTokenizer
-from sentune.encoders.transformer import no_progress_bars, read_config, read_weights, require_all
+from sentune.encoders.transformer import (
+    most_tokens,
+    no_progress_bars,
+    read_config,
+    read_weights,
+    require_all,
+)
 from sentune.errors import InvalidValue
 from sentune.lazy_import import LazyModule
 
@@ -49,7 +55,7 @@ class Decoder(nn.Module):
         self.pad_id, self.end_id = tokenizer.pad_id, tokenizer.end_id
         self.given = int(tokenizer.leads and start_id == tokenizer.start_id)
         self.width: int = model.config.hidden_size
-        self.max_length: int = getattr(model.config, "max_position_embeddings", None) or 512
+        self.max_length: int = most_tokens(model) or 512
         self._encoder_decoder: bool = model.config.is_encoder_decoder
         # a checkpoint's own generation settings (bart-large-cnn: 4 beams, at least 56 tokens)
         # would fill in whatever a call leaves open
@@ -96,8 +102,8 @@ class Decoder(nn.Module):
     ) -> list[list[int]]:
         """Return the likeliest sentences of [N, D] found by beam search, or greedily by one beam.
 
-        They have at most ``max_length`` tokens, start, end and padding left out; ``texts`` makes
-        sentences of them.
+        They have at most ``max_length`` tokens (2 or more), the start included; start, end and
+        padding are left out. ``texts`` makes sentences of them.
         """
         if not len(memory):
             return []

@@ -45,7 +45,7 @@ class TextEncoder(nn.Module):
             model.decoder = None
         self.model: Any = model
         self.width: int = model.config.hidden_size
-        self.max_length: int = getattr(model.config, "max_position_embeddings", None) or 512
+        self.max_length: int = most_tokens(model) or 512
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, pooling: Pooling) -> Tensor:
         """[N, L], [N, L] -> [N, H], in the precision of the weights."""
@@ -91,6 +91,18 @@ class TextEncoder(nn.Module):
         """Write config and weights in Hugging Face's layout (safetensors)."""
         with no_progress_bars():
             self.model.save_pretrained(folder)
+
+
+def most_tokens(model: nn.Module) -> int | None:
+    """Return the most tokens for which a Hugging Face model has positions, special tokens included;
+    None where its config names no limit.
+
+    RoBERTa and its like (MPNet, Longformer) number the tokens from the id behind the padding's on.
+    """
+    places: int | None = getattr(model.config, "max_position_embeddings", None)
+    tables = (m for name, m in model.named_modules() if name.endswith("position_embeddings"))
+    padding = getattr(next(tables, None), "padding_idx", None)
+    return places - padding - 1 if places and padding is not None else places
 
 
 def pool(states: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
