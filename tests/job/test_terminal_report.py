@@ -72,6 +72,7 @@ def test_what_happened_to_trials_and_what_was_spent() -> None:
     text = printed(found)
     for shown in (
         "no memory",
+        "unfinished",
         "out of memory at micro-batch 1 [of 512]",
         "trial 1: its processes died twice",
         "trial 1: micro-batch 64 -> 32",

@@ -243,3 +243,12 @@ def test_a_running_study_says_what_it_has_not_got() -> None:
     assert text.startswith("# little (running)")
     assert "So far the best direction/accuracy on dev" in text
     assert "Finalists" not in text
+    assert "running ○" in text
+    assert "unfinished" not in text
+
+
+def test_a_trial_that_no_driver_works_at_is_unfinished() -> None:
+    records = [*trials(3), trial(3, TrialState.RUNNING, 1000)]
+    text = to_markdown(build(view(study(records, "interrupted"), records)))
+    assert "unfinished ○" in text
+    assert "running ○" not in text

@@ -164,6 +164,7 @@ def test_a_signal_asks_trials_for_checkpoints_and_a_second_one_ends(
             signal.raise_signal(number)
             assert study.runner.limits.halt is not None
             assert study.runner.limits.halt.state == "interrupted"
+            assert (study.runner.limits.halt.reason == "") is (number == signal.SIGINT)
             said = capfd.readouterr().err
             assert said == "writing checkpoints of 2 trials, again to leave now\n"
             with pytest.raises(KeyboardInterrupt):

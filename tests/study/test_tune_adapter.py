@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from ray.tune.progress_reporter import TrialProgressCallback
 
 from sentune.study.runner import tune_adapter
 from sentune.study.runner.trial_runner import TrialRunner
@@ -34,3 +35,19 @@ def test_a_run_that_ends_sooner_calls_it_at_its_end() -> None:
     for _ in range(2):
         scheduler.begin()
     assert called == [1]
+
+
+def test_tune_prints_nothing_of_a_trial_without_a_result(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fit(trainable: Any, **given: Any) -> SimpleNamespace:
+        (progress,) = given["run_config"].callbacks
+        assert isinstance(progress, TrialProgressCallback), "Tune adds one of its own otherwise"
+        trial: Any = SimpleNamespace(last_result={})
+        return SimpleNamespace(fit=lambda: progress.on_trial_complete(0, [trial], trial))
+
+    monkeypatch.setattr(tune_adapter.tune, "Tuner", fit)
+    limits = SimpleNamespace(halt=None, check=lambda: None)
+    runner: Any = SimpleNamespace(limits=limits, finished=True, live={})
+    assert tune_adapter.run_trials(lambda config: None, runner, concurrent=1, begun=lambda: None)
+    assert capfd.readouterr().out == ""

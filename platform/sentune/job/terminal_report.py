@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -30,7 +31,8 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
         print_line(console, f"{finding(seen)} {against.text}", style)
         console.print()
     metrics = [metric for metric, _ in seen.objectives]
-    console.print(trials_table(seen.ranked, metrics, varied, title="Trials", header_style="dim"))
+    style: dict[str, Any] = {"title": "Trials", "header_style": "dim"}
+    console.print(trials_table(seen.ranked, metrics, varied, alive=seen.alive, **style))
     for trial in seen.trials:
         for _, said in events(trial):
             print_line(console, f"trial {trial.id}: {without_credentials(said)}")

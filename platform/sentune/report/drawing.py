@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from sentune.credentials import without_credentials
-from sentune.formatting import STATES, measured
+from sentune.formatting import measured
 from sentune.records import TrialState
 from sentune.report.blocks import Chart, Figure
 
@@ -130,14 +130,14 @@ def scatter(
     axes: Axes,
     state: TrialState,
     points: Sequence[tuple[float, float]],
-    label: str = "",
+    label: str,
     **more: Any,
 ) -> None:
     """Draws trials of one state, in its shape."""
     if points:
         x, y = zip(*points, strict=True)
         look = {"s": 26, "lw": 1.2, "zorder": 3, **MARKERS[state], **more}
-        axes.scatter(x, y, label=label or STATES[state], **look)
+        axes.scatter(x, y, label=label, **look)
 
 
 def metric_axis(axes: Axes, metric: str, along: str = "y") -> None:

@@ -11,7 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentune.formatting import STATES, counted, measured
+from sentune.formatting import counted, measured
 from sentune.records import PART, TrialRecord, TrialState
 from sentune.report.axes import Axis
 from sentune.report.blocks import Cell, Figure, Table, metric_cell
@@ -65,9 +65,9 @@ def history(view: View) -> Figure | None:
         ids = [trial.id for trial, _ in scored]
         axes.step(ids, best, where="post", color=INK, lw=1.2, label="best so far")
         for state in TrialState:
-            scatter(axes, state, [(t.id, v) for t, v in scored if t.state is state])
-            foot = [(t.id, 0.025) for t in lost if t.state is state]
-            label = f"{STATES[state]}, no value"
+            word, foot = view.word(state), [(t.id, 0.025) for t in lost if t.state is state]
+            scatter(axes, state, [(t.id, v) for t, v in scored if t.state is state], word)
+            label = f"{word}, no value"
             scatter(axes, state, foot, label, transform=axes.get_xaxis_transform())
         _trial_axis(axes, trials)
         metric_axis(axes, objective)
@@ -133,7 +133,8 @@ def front(view: View) -> Figure | None:
 
     def draw(axes: Axes) -> None:
         for state in TrialState:
-            scatter(axes, state, [(x, y) for trial, x, y in placed if trial.state is state])
+            points = [(x, y) for trial, x, y in placed if trial.state is state]
+            scatter(axes, state, points, view.word(state))
         best = sorted((x, y, t.id) for t, x, y in placed if t.id in view.summary.front)
         if best:
             xs, ys, ids = zip(*best, strict=True)

@@ -20,7 +20,7 @@ def trials(view: View) -> list[Block]:
     if not every:
         return [Text("No trial has started yet.", "note")]
     counts = ", ".join(
-        f"{count} {STATES[state]} {SIGNS[state]}"
+        f"{count} {view.word(state)} {SIGNS[state]}"
         for state in TrialState
         if (count := view.count(state))
     )
@@ -30,7 +30,7 @@ def trials(view: View) -> list[Block]:
     rows = [
         [
             Cell(str(trial.id), trial.id, trial is view.best),
-            f"{SIGNS[trial.state]} {STATES[trial.state]}",
+            f"{SIGNS[trial.state]} {view.word(trial.state)}",
             *(_cell(view, trial, metric) for metric in metrics),
             trial.examples,
             Cell(clock(trial.seconds), trial.seconds),

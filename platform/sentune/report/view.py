@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sentune.errors import InvalidValue
-from sentune.formatting import measured, spread
+from sentune.formatting import STATES, measured, spread
 from sentune.records import (
     FinalistRecord,
     Spread,
@@ -58,6 +58,16 @@ class View:
         summary = self.summary
         listed = [(o["metric"], o["mode"]) for o in summary.objectives]
         return listed or [(summary.objective, summary.mode)]
+
+    @property
+    def alive(self) -> bool:
+        """Return whether a process drives the study."""
+        return self.summary.state == "running"
+
+    def word(self, state: TrialState) -> str:
+        """Return the word of a trial's state; the next start goes on with an unfinished one."""
+        left = state is TrialState.RUNNING and not self.alive
+        return "unfinished" if left else STATES[state]
 
     @cached_property
     def trials(self) -> list[TrialRecord]:

@@ -50,7 +50,7 @@ def expected_finals(
 @dataclass(frozen=True, kw_only=True)
 class Halt:
     """An early end of a study, with its state (``stopped``, ``interrupted`` or ``failed``) and the
-    reason, a sentence for the user."""
+    reason, a sentence for the user; empty where the state says it."""
 
     state: str
     reason: str

@@ -21,6 +21,7 @@ import ray
 from ray import tune
 from ray.tune import TuneError
 from ray.tune.experiment import Trial
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher, SearchGenerator
 
@@ -168,6 +169,13 @@ class StudySearch(SearchGenerator):  # type: ignore[misc]  # nor here
         """Do nothing: the state is in Optuna's storage."""
 
 
+class NoProgress(TrialProgressCallback):
+    """Stands for Tune's own, which prints a line of a trial without a result at any verbosity."""
+
+    def on_trial_complete(self, *event: Any, **more: Any) -> None:
+        """Print nothing."""
+
+
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -238,6 +246,7 @@ def run_trials(
                 name=f"start-{int(time.time())}",
                 storage_path=scratch,
                 verbose=0,
+                callbacks=[NoProgress()],
                 progress_reporter=tune.CLIReporter(),  # silent; a notebook's own clears the cell
                 failure_config=tune.FailureConfig(max_failures=0),
             ),
@@ -302,7 +311,7 @@ def own_signals(runner: TrialRunner) -> Iterator[None]:
         if again:
             raise KeyboardInterrupt
         again = True
-        reason = "interrupted" if number == signal.SIGINT else "ended by a signal"
+        reason = "" if number == signal.SIGINT else "ended by a signal"
         trials = counted(len(runner.live), "trial")
         os.write(2, f"writing checkpoints of {trials}, again to leave now\n".encode())
         runner.halt(Halt(state="interrupted", reason=reason))
