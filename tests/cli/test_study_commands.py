@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from optuna.trial import TrialState as State
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -32,7 +33,7 @@ from sentune.study.store.driver_process import Driver
 from sentune.study.store.file_lock import LOCK_FILE, FileLock
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "study"))
-from study_folders import OBJECTIVE, SPACE, make_study
+from study_folders import OBJECTIVE, SPACE, make_study, trial_of
 
 FINALS = ((2, 1, 0.31), (2, 2, 0.35))
 
@@ -95,7 +96,7 @@ def test_show_says_all_of_a_study(tmp_path: Path):
     shown = run(tmp_path, "show", "toy")
     for line in (
         "interrupted: its own command or `sentune study resume` goes on",
-        "5 of 30: 2 complete, 1 stopped early, 1 failed, 1 unfinished; 1 more of other studies",
+        "4 of 30 ended: 2 complete, 1 stopped early, 1 failed, 1 unfinished; 1 more of other",
         "100.0 %, trial 5",
         "rate=0.3, pooling=mean  from older/8",
         "0:00 of 2:00:00, 0.23 GPU hours, 4,100 examples",
@@ -107,6 +108,21 @@ def test_show_says_all_of_a_study(tmp_path: Path):
         assert line in shown
     assert "layers" not in shown, "only what is searched"
     assert "and 3 more" in run(tmp_path, "show", "toy", "--rows", "3")
+
+
+def test_before_a_trial_is_complete_the_best_so_far_is_shown(tmp_path: Path):
+    left = tuple(trial_of(rate, state=State.RUNNING, examples=100) for rate in (0.9, 0.4))
+    make_study(tmp_path, trials=left)
+    assert "45.0 % so far, trial 1, not at its end" in run(tmp_path, "show", "toy")
+    assert run(tmp_path, "ls").splitlines()[1].split()[2:4] == ["0", "-"]
+
+
+def test_more_trials_than_were_asked_for_last_are_counted_alone(tmp_path: Path):
+    make_study(tmp_path, told=told(trials=2))
+    assert run(tmp_path, "ls").splitlines()[1].split()[1:4] == ["interrupted", "4", "100.0"]
+    shown = run(tmp_path, "show", "toy")
+    assert " 4 ended: 2 complete" in shown
+    assert "last start" in shown
 
 
 def test_show_fits_a_narrow_terminal(tmp_path: Path, monkeypatch: Any):

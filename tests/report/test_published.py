@@ -146,6 +146,23 @@ def test_a_second_corpus_of_compressions_stands_beside_its_own_column() -> None:
     assert len(rows) == 2
 
 
+def test_a_rule_without_a_model_stands_there_on_test_as_the_model_does() -> None:
+    summary = study(trials(3), method="gumbel", test={"direction/accuracy": 0.9})
+    summary.corpora = {"test": {"spec": "snli:/data/snli_1.0_test.jsonl", "rows": 9}}
+    summary.trials[2].metrics["direction/length"] = 0.5
+    summary.baselines = {"direction/length": 0.4}
+
+    def lengths() -> set[tuple[str, str]]:
+        blocks = comparison(view(summary, summary.trials, None))
+        (table,) = [block for block in blocks if isinstance(block, Table)]
+        rows = [row for row in texts(table) if row[1] == "direction/length"]
+        return {(row[4], row[5].partition(":")[0]) for row in rows}
+
+    assert lengths() == {("40.0 %", "test")}
+    summary.test = {}
+    assert lengths() == {("50.0 %", "dev")}
+
+
 def test_every_published_figure_is_a_fraction_of_a_known_data_set() -> None:
     assert len(published_figures()) > 60
     for figure in published_figures():

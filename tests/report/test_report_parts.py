@@ -121,6 +121,18 @@ def test_trials_of_another_study_are_neither_counted_nor_saved() -> None:
     assert "stopped early" not in facts
 
 
+def test_more_trials_than_the_last_start_planned_are_counted_alone() -> None:
+    summary = finished()
+    summary.plan |= {"trials": 2, "finalists": 4}
+    blocks = [
+        block for section in build(View(summary=summary)).sections for block in section.blocks
+    ]
+    (facts,) = (block.facts for block in blocks if isinstance(block, Facts))
+    assert facts["trials ended"] == "12"
+    (plan,) = (b for b in blocks if isinstance(b, Table) and b.folded == "Plan")
+    assert ("runs of the finals", "4") in plan.rows
+
+
 def rows_of(summary_encoder: str, spec: str, rows: int) -> list[list[str]]:
     summary = finished()
     summary.lineage["encoder"] = summary_encoder

@@ -61,7 +61,7 @@ def studies_table(studies: Sequence[StudySnapshot]) -> Table:
         table.add_row(
             study.name,
             Text(study.state, COLOURS.get(study.state, "default")),
-            f"{study.ended:,}" + (f" of {study.planned:,}" if study.planned else ""),
+            _ended(study),
             _score(study) or "-",
             study.objective.metric,
             f"{study.hours:.1f}",
@@ -103,9 +103,9 @@ def _header(study: StudySnapshot) -> Table:
         "method": description.get("space", {}).get("method", ""),
         "objective": ", ".join(f"{one.metric} ({one.mode})" for one in study.objectives),
         "trials": _counted(study),
-        "best": f"{_score(study)}, trial {study.best.id}" if study.best else "",
+        "best": _best(study),
         "spent": _spent(study.spent, description.get("options", {})),
-        "started": started,
+        "last start": started,
         "verdict": study.written.get("verdict", ""),
         "folder": without_credentials(study.place.folder),
     }
@@ -149,21 +149,37 @@ def as_document(study: StudySnapshot) -> str:
 
 
 def _counted(study: StudySnapshot) -> str:
-    """Return how many trials were started, and how many are in each state."""
-    planned = f" of {study.planned:,}" if study.planned else ""
+    """Return how many trials have ended, and how many are in each state."""
     parts = ", ".join(
         f"{study.counts[state]:,} {marked(state, alive=study.alive)[0]}"
         for state in ORDER
         if study.counts.get(state)
     )
     more = f"; {study.taken_over:,} more of other studies" if study.taken_over else ""
-    return f"{study.started:,}{planned}" + (f": {parts}" if parts else "") + more
+    return f"{_ended(study)} ended" + (f": {parts}" if parts else "") + more
+
+
+def _ended(study: StudySnapshot) -> str:
+    """Return how many trials have ended, of those that are planned where that is no fewer."""
+    planned = study.planned or 0
+    return f"{study.ended:,}" + (f" of {planned:,}" if planned >= max(1, study.started) else "")
 
 
 def _score(study: StudySnapshot) -> str:
-    """Return the best objective so far."""
+    """Return the best objective of the trials that are complete."""
     metric = study.objective.metric
     return measured(metric, study.best.metrics[metric]) if study.best else ""
+
+
+def _best(study: StudySnapshot) -> str:
+    """Return the best objective with its trial; while none is complete, that of one which is not,
+    as the job's log and the report have it."""
+    if study.best is not None:
+        return f"{_score(study)}, trial {study.best.id}"
+    best, metric = study.leading, study.objective.metric
+    if best is None:
+        return ""
+    return f"{measured(metric, best.metrics[metric])} so far, trial {best.id}, not at its end"
 
 
 def _spent(spent: Spent, options: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -180,17 +179,8 @@ class Display:
 
     @property
     def best(self) -> TrialRecord | None:
-        """The trial with the best objective so far that breaks no constraint, the first of equals;
-        NaN is never best."""
-        scored = [
-            trial
-            for trial in self._seen.trials
-            if math.isfinite(trial.metrics.get(self.objective, math.nan))
-            and not trial.on_part
-            and trial.feasible
-        ]
-        pick = min if self.mode == "min" else max
-        return pick(scored, key=lambda trial: trial.metrics[self.objective], default=None)
+        """The trial with the best objective so far, complete or not."""
+        return self._seen.leading
 
     def _outlook(self) -> str:
         parts = [f"{self._seen.ended} of {self.plan['trials']} trials done"]

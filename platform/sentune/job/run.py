@@ -226,6 +226,7 @@ def _study(
         lock.check()
         refuse_late(config.folder, lock.generation)
         study.retention.apply(everything=True)
+        summary.spent = replace(summary.spent, hours=lock.hours)  # those of test and model, too
         write_summary(summary, config.folder)
         write_page(summary, config.storage)
         tracker.update(summary)

@@ -81,8 +81,8 @@ def _metric(view: View, figure: PublishedFigure) -> str | None:
 def _row(view: View, figure: PublishedFigure, metric: str) -> list[Cell | str]:
     """The study's own figure, on test where it was measured there, beside the paper's."""
     summary, wanted = view.summary, data_sets()[figure.column.data]
-    if metric in summary.test:
-        part, value = "test", metric_cell(metric, summary.test[metric])
+    if metric in view.on_test:
+        part, value = "test", metric_cell(metric, view.on_test[metric])
     else:
         part, value = "dev", Cell(view.on_dev(metric), view.measured[metric].mean)
     kind = KINDS.get(figure.metric.partition("/")[0], "scored-pairs")

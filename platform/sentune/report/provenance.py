@@ -78,7 +78,8 @@ def lineage(view: View) -> list[Block]:
     reads = [[_read(read.get(name)) for name in heads] for read in summary.test_reads]
     said = "Readings of the test corpora." if reads else ""
     packages = [(name, str(v)) for name, v in sorted(found.get("packages", {}).items())]
-    plan = [(name.replace("_", " "), setting(v)) for name, v in summary.plan.items()]
+    runs = {"finalists": "runs of the finals"}
+    plan = [(runs.get(n, n.replace("_", " ")), setting(v)) for n, v in summary.plan.items()]
     return [
         _corpora(summary),
         _code(view),

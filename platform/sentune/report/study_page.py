@@ -108,7 +108,7 @@ def _facts(view: View) -> dict[str, str]:
     own = Counter(trial.state for trial in view.trials if not trial.source)
     ended = own.total() - own[TrialState.RUNNING]
     planned = summary.plan.get("trials")
-    of = f" of {planned:,}" if isinstance(planned, int) else ""
+    of = f" of {planned:,}" if isinstance(planned, int) and planned >= own.total() else ""
     examples = summary.spent.examples or sum(trial.examples for trial in view.trials)
     facts = {
         "objective": ", ".join(f"{metric} ({mode})" for metric, mode in view.objectives),

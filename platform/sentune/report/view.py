@@ -120,6 +120,12 @@ class View:
         """Part of the data on which the shipped model was measured last: ``test`` or ``dev``."""
         return "test" if self.summary.test else "dev"
 
+    @property
+    def on_test(self) -> dict[str, float]:
+        """Metrics of the shipped model on test, and of rules without a model; none before that was
+        read: the rules' are of dev then."""
+        return {**self.summary.baselines, **self.summary.test} if self.summary.test else {}
+
     def error(self, metric: str) -> float | None:
         """The standard error over pairs that was measured beside a metric, if any."""
         found = self.measured.get(metric + ERROR)

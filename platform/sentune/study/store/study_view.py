@@ -5,6 +5,7 @@ The live display, ``sentune study``, the report and MLflow all show a ``StudySna
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -156,6 +157,20 @@ class StudySnapshot:
     def best(self) -> TrialRecord | None:
         """The first of ``ranked``; None where no trial is complete."""
         return self.ranked[0] if self.ranked else None
+
+    @property
+    def leading(self) -> TrialRecord | None:
+        """The trial with the best objective so far that breaks no constraint, complete or not, the
+        first of equals; NaN is never best."""
+        metric = self.objective.metric
+        scored = [
+            trial
+            for trial in self.trials
+            if math.isfinite(trial.metrics.get(metric, math.nan))
+            and not trial.on_part
+            and trial.feasible
+        ]
+        return max(scored, key=lambda trial: self.objective.of(trial.metrics), default=None)
 
     @cached_property
     def spent(self) -> Spent:
