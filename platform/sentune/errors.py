@@ -43,12 +43,13 @@ class InvalidValue(SentuneError, ValueError):
 
     Args:
         field: the option, setting or field as its user writes it (``--trials``, ``batch_size``).
-        value: what was given.
+        value: what was given; an empty text is missing.
         fix: what is allowed, as the end of "<field>: <value> cannot be used; ...".
     """
 
     def __init__(self, field: str, value: object, fix: str) -> None:
-        super().__init__(f"{field}: {value!r} cannot be used; {fix}")
+        what = "missing" if value == "" else f"{value!r} cannot be used"
+        super().__init__(f"{field}: {what}; {fix}")
         self.field, self.value, self.fix = field, value, fix
 
 

@@ -14,6 +14,7 @@ from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.encoders import load, load_tokenizer, prepare
 from sentune.errors import InvalidValue
+from sentune.formatting import percent
 from sentune.methods import REGISTRY
 
 SENTENCES = [
@@ -72,7 +73,7 @@ def test_a_table_that_fits_and_how_many_were_in_question(models: dict[str, Embed
     assert len(found) == 3
     for one in found:
         assert one.reference[:30] in shown
-        assert f"{100 * one.coverage:.3g} %" in shown
+        assert percent(one.coverage) in shown
     assert "A poodle runs." not in shown
 
 

@@ -323,9 +323,11 @@ def test_gc_names_what_a_killed_driver_left_before_it_goes(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     scratch = tmp_path / "sentune-tune-999999999-a"
     scratch.mkdir()
+    (scratch / "state").write_bytes(b"x" * 2500)
     make_study(tmp_path, told=told())
     for options, stays in ((["--dry-run"], True), ([], False)):
-        assert f"{scratch}: scratch of a driver" in run(tmp_path, "gc", "toy", *options)
+        said = run(tmp_path, "gc", "toy", *options)
+        assert f"{scratch}: scratch of a driver that was killed, 2.5 kB\n2.5 kB" in said
         assert scratch.exists() is stays
 
 
@@ -376,7 +378,7 @@ def test_json_has_null_for_what_is_not_a_number(tmp_path: Path):
         (("resume", "toy"), r"STUDY: 'toy' .* no study.json; run the command that started it"),
         (("export", "toy", "--out", "x.txt"), r"--out: 'x.txt' .* end it in .csv, .json"),
         (("export", "toy", "--out", "no/where.csv"), r"--out: .* make its folder first"),
-        (("gc",), r"name a study, or give --all"),
+        (("gc",), r"STUDY: missing; name a study, or give --all"),
         (("gc", "toy", "--all"), r"name a study, or give --all"),
     ],
 )

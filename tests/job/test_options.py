@@ -6,6 +6,7 @@ from search_spaces.intersent import SPACE
 from sentune.errors import InvalidValue
 from sentune.job.command import JobDefinition, command
 from sentune.job.options import (
+    ClosedFormOptions,
     JobOptions,
     OperationOptions,
     StudyOptions,
@@ -36,6 +37,11 @@ def test_a_study_does_not_learn_from_itself(given: dict[str, object], option: st
         forked(parse(given, DEFAULTS))
     new = forked(parse({"fork": "new", "warm_start": "older"}, DEFAULTS))
     assert (new.study, new.fork, new.warm_start) == ("new", None, ("older", "gumbel"))
+
+
+def test_options_without_a_default_are_asked_for_at_once() -> None:
+    with pytest.raises(InvalidValue, match=r"^--corpus, --vectors: missing; say .*; give word"):
+        ClosedFormOptions(dev=("stsb:sts-dev.csv",)).check_complete()
 
 
 def test_concurrent_auto_leaves_the_choice_to_the_plan() -> None:

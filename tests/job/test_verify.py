@@ -193,7 +193,7 @@ def test_what_is_gone_is_no_failure(copied: Path) -> None:
         assert f"-  {part} " in done.stdout
     moved = copied.parent / "elsewhere"
     shutil.move(copied / NAME / "model", moved)
-    assert "1 of 4 hold, 3 are not here" in verified(str(moved)).stdout
+    assert "1 of 4 holds, 3 are not here" in verified(str(moved)).stdout
     (moved / "manifest.json").unlink()
     Embedder.load(moved)
     done = verified(str(moved))

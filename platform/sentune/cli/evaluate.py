@@ -166,6 +166,8 @@ def _corpora(option: str, texts: list[str], limit: int | None) -> list[tuple[str
     found = []
     for text in texts:
         kind, spec = key_and_value(option, text, fix)
+        if "?" in kind:  # the first = is one of the corpus' options
+            raise InvalidValue(option, text, fix)
         found.append((kind, read(of_task(spec, kind), kind_of(kind, option), limit=limit)))
     return found
 

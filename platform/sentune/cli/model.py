@@ -18,7 +18,7 @@ from typer import Argument, Option
 
 from sentune.cli.options import BatchSize, Device, Model, ReferenceCorpus, check_port
 from sentune.errors import InvalidValue, SentuneError
-from sentune.formatting import counted
+from sentune.formatting import counted, percent
 from sentune.terminal import Terminal, number_column, plain_table, print_line, say, screen
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def encode(
     from sentune.embedder.embedder import Embedder
     from sentune.embedder.index import write_embeddings
 
+    if out.suffix != ".parquet":
+        raise InvalidValue("OUT", str(out), "end it in .parquet")
     embedder = Embedder.load(model, device)
     with _bar(source) as advance:
         written, empty = write_embeddings(
@@ -92,12 +94,19 @@ def search(
     """Show the sentences of an index that are nearest to others by the model's own score."""
     from sentune.embedder.embedder import Embedder
 
+    for query in queries:
+        _check_sentence(query)
     found = Embedder.load(model, device).search(queries, folder, k=k, by=by)
     for query, hits in zip(queries, found, strict=True):
         table = plain_table("score", query)
         for hit in hits:
             table.add_row(f"{hit.score:.4f}", hit.sentence)
         screen().print(table)
+
+
+def _check_sentence(sentence: str) -> None:
+    if not sentence.strip():
+        raise InvalidValue("SENTENCE", sentence.strip(), "give one that is not empty")
 
 
 @contextmanager
@@ -139,6 +148,7 @@ def interpret(
     from sentune.embedder.embedder import Embedder
     from sentune.embedder.interpret import interpret as run
 
+    _check_sentence(sentence)
     given = None
     if references is not None:
         given = read(references, Kind.SENTENCES).table["text"].to_pylist()
@@ -153,7 +163,10 @@ def interpret(
         table = plain_table(*columns, title=Text(sentence), header_style="dim")
         for one in found.interpretations:
             near = "" if math.isnan(one.similarity) else f"{one.similarity:.2g}"
-            table.add_row(Text(one.reference), f"{100 * one.coverage:.3g} %", near)
+            share = percent(one.coverage)
+            if one.coverage < 0.001:
+                share = f"{100 * one.coverage:.2g} %"
+            table.add_row(Text(one.reference), share, near)
         console.print(table)
     print_line(console, _references_in_question(found))
 

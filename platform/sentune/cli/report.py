@@ -119,7 +119,8 @@ def verify(
         print_line(Terminal(stderr=True), line, "red")
         raise typer.Exit(1)
     gone = sum(one.outcome is Outcome.ABSENT for one in checks)
-    say(f"{len(checks) - gone} of {len(checks)} hold" + (f", {gone} are not here" if gone else ""))
+    hold = f"{len(checks) - gone} of {len(checks)} {'holds' if len(checks) - gone == 1 else 'hold'}"
+    say(hold + (f", {gone} {'is' if gone == 1 else 'are'} not here" if gone else ""))
 
 
 def _model(subject: str) -> str:

@@ -303,9 +303,11 @@ def gc(
         views = [StudyView(place) for place in every_study(storage_of(storage), optuna)]
     total = sum(_collect(view, dry_run=dry_run) for view in views)
     for path in abandoned_scratch():
+        size = sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
+        total += size
         if not dry_run:
             shutil.rmtree(path)
-        say(f"{path}: scratch of a driver that was killed")
+        say(f"{path}: scratch of a driver that was killed, {decimal(size)}")
     say(f"{decimal(total)} {'could be freed' if dry_run else 'freed'}")
 
 

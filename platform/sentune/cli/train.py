@@ -83,6 +83,8 @@ def train(
     from sentune.training.local import LocalRun, run_locally
 
     look_here()
+    if out.exists() and not out.is_dir():
+        raise InvalidValue("--out", str(out), "it is a file; name a folder")
     given = context.params | {"corpus": tuple(corpus or ()), "dev": tuple(dev or ())}
     given = {name: value for name, value in given.items() if name not in ("out", "set_", "workers")}
     settings = dict(key_and_value("--set", item, "give key=value") for item in set_ or [])

@@ -296,14 +296,15 @@ class ClosedFormOptions(StudyOptions):
     none, all words weigh the same)"""
 
     def check_complete(self) -> None:
-        """Raise ``InvalidValue`` where one of the options that have no default is missing."""
-        for option, value, fix in (
-            ("--corpus", self.corpus, "say what to fit on, such as stsb:sts-train.csv"),
-            ("--dev", self.dev, "give scored pairs to select on: stsb:sts-dev.csv"),
-            ("--vectors", self.vectors, "give word vectors, such as glove:glove.840B.txt"),
-        ):
-            if not value:
-                raise InvalidValue(option, "", fix)
+        """Raise ``InvalidValue`` where options that have no default are missing; names them all."""
+        fixes = {
+            "--corpus": (self.corpus, "say what to fit on, such as stsb:sts-train.csv"),
+            "--dev": (self.dev, "give scored pairs to select on: stsb:sts-dev.csv"),
+            "--vectors": (self.vectors, "give word vectors, such as glove:glove.840B.txt"),
+        }
+        missing = {option: fix for option, (value, fix) in fixes.items() if not value}
+        if missing:
+            raise InvalidValue(", ".join(missing), "", "; ".join(missing.values()))
 
 
 AnyOptions = TypeVar("AnyOptions", bound=StudyOptions)

@@ -51,7 +51,9 @@ def run(
     the same command goes on, with a larger limit where one is used up.
     """
     collect_rarely()
-    typer.run(command(JobDefinition(space=space, defaults=defaults, quick=quick), tune))
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(command(JobDefinition(space=space, defaults=defaults, quick=quick), tune))
+    app()
 
 
 def tune(options: StudyOptions, space: SearchSpace) -> None:

@@ -49,7 +49,7 @@ def find(name: str) -> type[GradientMethod]:
     Raises:
         InvalidValue: there is none, or it is no method.
     """
-    return TRAINED[name] if name in TRAINED else find_own(name, TRAINED)
+    return TRAINED[name] if name in TRAINED else find_own(name, (*TRAINED, *CLOSED_FORM))
 
 
 def find_closed_form(name: str) -> type[ClosedForm]:
