@@ -212,9 +212,13 @@ class TestFailures:
         assert run(make_trial(settings=settings))[-1].final
 
 
-def test_two_workers_train_as_one(make_trial: MakeTrial, tmp_path: Path) -> None:
-    """An odd batch, cached gradients on unequal slices, float64: the same weights and losses."""
-    settings = {"precision": "float64", "batch_size": 15, "micro_batch": 4}
+@pytest.mark.parametrize("micro", [4, 7])
+def test_two_workers_train_as_one(make_trial: MakeTrial, tmp_path: Path, micro: int) -> None:
+    """An odd batch, cached gradients on unequal slices, float64: the same weights and losses.
+
+    Both workers cache them where one of them has more rows than a micro-batch.
+    """
+    settings = {"precision": "float64", "batch_size": 15, "micro_batch": micro}
     spec = make_trial(settings=settings, max_examples=60, milestones=(30, 60))
     spec = replace(spec, encoder=_without_dropout(spec.encoder), directory="")
     run_group(_worker, (spec, str(tmp_path)), 2)

@@ -27,8 +27,8 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
     console.print()
     seen = View(summary=summary)
     if (against := seen.against_rules) is not None:
-        style = {True: "green", None: "yellow", False: "bold red"}[against.beaten]
-        print_line(console, f"{finding(seen)} {against.text}", style)
+        colour = {True: "green", None: "yellow", False: "bold red"}[against.beaten]
+        print_line(console, f"{finding(seen)} {against.text}", colour)
         console.print()
     metrics = [metric for metric, _ in seen.objectives]
     style: dict[str, Any] = {"title": "Trials", "header_style": "dim"}

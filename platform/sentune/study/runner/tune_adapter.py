@@ -169,7 +169,7 @@ class StudySearch(SearchGenerator):  # type: ignore[misc]  # nor here
         """Do nothing: the state is in Optuna's storage."""
 
 
-class NoProgress(TrialProgressCallback):
+class NoProgress(TrialProgressCallback):  # type: ignore[misc]  # nor here
     """Stands for Tune's own, which prints a line of a trial without a result at any verbosity."""
 
     def on_trial_complete(self, *event: Any, **more: Any) -> None:

@@ -293,7 +293,7 @@ class SentenceBackward:
         places = places.to(self._group.device)
         loss = partial(self._loss, codes=codes, sizes=sizes, places=places, total=total)
         micro = self._settings.micro_batch
-        if micro is not None and micro < self._group.sizes(total)[self._group.rank]:
+        if micro is not None and micro < self._group.sizes(total)[0]:  # all workers do the same
             no_sync = getattr(self._parallel, "no_sync", nullcontext)
             learns = bool(self.method.loss_modules)
             value = cached_backward(self._embed, parts, loss, no_sync=no_sync, learns=learns)
