@@ -82,7 +82,7 @@ def test_a_storage_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_disk_that_cannot_hold_the_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = config(tmp_path, keep=4, finalists=2, seeds=3, trials=9)
+    wanted = config(tmp_path, keep=4, finalists=2, seeds=3, trials=9, rung_rows=2000)
     plan, each = plan_of(wanted), 1000
     # of each of two rungs a third of nine trials, and one more
     most = each * (4 * PER_RUN + 8 * PER_WAITING + 4 + 6 + 1)
