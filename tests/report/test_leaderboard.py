@@ -11,12 +11,12 @@ import pytest
 from scipy import stats
 
 from sentune.errors import InvalidValue
-from sentune.records import FinalistRecord, Spread, StudySummary
+from sentune.records import FinalistRecord, Spread, StudySummary, TrialState
 from sentune.report.leaderboard import leaderboard, leaderboard_report, leaderboard_table
 from sentune.report.paired import HITS_FILE, stored_hits
 from sentune.report.render import to_html
 from sentune.report.view import View
-from tests.report.studies import OBJECTIVE, study, trials
+from tests.report.studies import OBJECTIVE, study, trial, trials
 
 
 def seen(name: str, values: list[float], **others: object) -> View:
@@ -92,6 +92,15 @@ def test_an_objective_is_turned_where_the_metric_says_so() -> None:
     views = [seen("a", [0.9], mode="min"), seen("b", [0.1], mode="min")]
     assert list(leaderboard(views, OBJECTIVE).index) == ["b", "a"]
     assert list(leaderboard(views, f"{OBJECTIVE}:max").index) == ["a", "b"]
+
+
+def test_a_study_without_a_trial_at_its_end_is_last() -> None:
+    begun = study([trial(0, TrialState.RUNNING, 9000)], "interrupted")
+    begun.study, begun.trials[0].metrics = "begun", {OBJECTIVE: 0.99}
+    found = leaderboard([View(summary=begun), seen("a", [0.5])])
+    assert list(found.index) == ["a", "begun"]
+    assert math.isnan(found.loc["begun", "dev"])
+    assert found.loc["begun", "state"] == "interrupted"
 
 
 def test_other_objectives_need_a_metric_and_what_lacks_it_is_last() -> None:

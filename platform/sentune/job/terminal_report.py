@@ -31,8 +31,8 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
         print_line(console, f"{finding(seen)} {against.text}", colour)
         console.print()
     metrics = [metric for metric, _ in seen.objectives]
-    style: dict[str, Any] = {"title": "Trials", "header_style": "dim"}
-    console.print(trials_table(seen.ranked, metrics, varied, alive=seen.alive, **style))
+    dim: dict[str, Any] = {"title": "Trials", "header_style": "dim"}
+    console.print(trials_table(seen.ranked, metrics, varied, alive=seen.alive, **dim))
     for trial in seen.trials:
         for _, said in events(trial):
             print_line(console, f"trial {trial.id}: {without_credentials(said)}")

@@ -13,6 +13,7 @@ import pandas as pd
 import scipy
 
 from sentune.errors import InvalidValue
+from sentune.records import TrialRecord, TrialState
 from sentune.report.blocks import Cell, Row, Section, StudyReport, Table, Text, metric_cell
 from sentune.report.paired import Hits, PairedTest, stored_hits
 from sentune.report.view import View, of_subset
@@ -34,7 +35,8 @@ _LESS = re.compile(r"(mse|loss|perplexity|seconds)$")
 
 
 def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFrame:
-    """Return a row for each study, the best on dev first, those without the metric last.
+    """Return a row for each study, the best on dev first, those without the metric last; so are
+    those of which no trial has come to its end.
 
     Columns: ``method``, ``metric``, ``dev`` (mean), ``error`` (standard deviation over seeds, or
     standard error over pairs), ``seeds``, ``test`` (of the shipped model), ``p`` (Welch's t test
@@ -77,7 +79,9 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
 
 
 def _row(view: View, metric: str) -> dict[str, Any]:
-    summary, over = view.summary, view.measured.get(metric)
+    best = view.winner or view.best
+    unfinished = isinstance(best, TrialRecord) and best.state is not TrialState.COMPLETE
+    summary, over = view.summary, None if unfinished else view.measured.get(metric)
     values = list(over.values) if over is not None and view.winner is not None else []
     error = view.error(metric) if over is None or len(over.values) < 2 else over.sd
     dev = [one for role, one in sorted(summary.corpora.items()) if role.startswith("dev")]
@@ -86,7 +90,7 @@ def _row(view: View, metric: str) -> dict[str, Any]:
         "method": summary.method,
         "metric": metric,
         "dev": over.mean if over is not None else math.nan,
-        "error": math.nan if error is None else error,
+        "error": math.nan if error is None or over is None else error,
         "seeds": len(values),
         "test": summary.test.get(metric, math.nan),
         "judged_on": ", ".join(str(one["spec"]) for one in dev),
