@@ -61,6 +61,18 @@ def test_one_configuration_is_trained_without_ray(tmp_path: Path) -> None:
     assert model.encode(["A dog runs."]).shape[1] == 8
     again = sentune.fit("gumbel", rows, **options)
     assert (again.encode(["A dog runs."]) == model.encode(["A dog runs."])).all()
+    sick = tmp_path / "SICK.txt"
+    head = "pair_ID sentence_A sentence_B entailment_label relatedness_score entailment_AB "
+    lines = [f"{head}entailment_BA SemEval_set".replace(" ", "\t")]
+    for pair, reverse in (("A dog runs now .\tA dog runs .", "B_neutral_A"),
+                          ("A dog .\tIt is a dog .", "B_entails_A")):  # fmt: skip
+        lines.append(f"1\t{pair}\tENTAILMENT\t5\tA_entails_B\t{reverse}\tTEST")
+    sick.write_text("\n".join(lines))
+    for exclude, share in (("both-ways", 1.0), ("none", 0.5)):
+        found = sentune.evaluate(model, {"direction": f"sick:{sick}"}, exclude=exclude)
+        assert found.loc["direction/length", "value"] == share
+    with pytest.raises(InvalidValue, match="gumbel has no component of its own"):
+        sentune.evaluate(model, {"rte": f"sick:{sick}"}, component_from="task")
     with pytest.raises(InvalidValue, match=r"^epochs: 3 .*max_examples"):
         sentune.fit("gumbel", epochs=3)
 

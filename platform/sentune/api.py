@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from sentune.corpora.schema import Corpus
     from sentune.embedder.embedder import Embedder
     from sentune.methods import SentenceMethod
+    from sentune.methods.invertible import ComponentFrom
     from sentune.study.space.space import SearchSpace
+    from sentune.tasks.direction import Exclude
 
 Method = TypeVar("Method", bound="type[SentenceMethod]")
 
@@ -216,6 +218,8 @@ def evaluate(
     prior: str = "",
     batch_size: int = 64,
     folds: int = 10,
+    exclude: Exclude = "both-ways",
+    component_from: ComponentFrom = "corpus",
 ) -> pd.DataFrame:
     """Measure a model on tasks.
 
@@ -229,6 +233,10 @@ def evaluate(
             ``balanced``.
         batch_size: sentences encoded together.
         folds: of transfer tasks; SentEval has 10.
+        exclude: pairs that ``direction`` leaves out where a corpus labels both directions:
+            ``both-ways`` (GumbelCSE) or ``none`` (GaussCSE).
+        component_from: of invertible decoders: ``corpus``, or ``task`` for sts without the
+            principal component of the task's own sentences, as in papers.
 
     Returns:
         A row for each task and metric, with its ``value`` (fractions, not per cent). What the
@@ -246,16 +254,23 @@ def evaluate(
     if prior and not dev:
         raise InvalidValue("prior", prior, "give dev too, whose pairs it weights")
     embedder = model if isinstance(model, Embedder) else Embedder.load(model)
+    own = {}  # what only models of invertible decoders take
+    if component_from != "corpus":
+        if embedder.name != "invertible":
+            fix = f"{embedder.name} has no component of its own to remove; leave it out"
+            raise InvalidValue("component_from", component_from, fix)
+        own = {"component_from": component_from}
     stored = embedder.references.for_tasks() if embedder.references is not None else None
     readouts = dict(embedder.readouts)
     if dev:
         names, corpora = zip(*_corpora(dev), strict=True)
         if prior:
             corpora = with_prior(corpora, prior)
-        tuning = make_tasks(list(zip(names, corpora, strict=True)), references=stored)
+        posed = list(zip(names, corpora, strict=True))
+        tuning = make_tasks(posed, exclude=exclude, references=stored)
         readouts |= embedder.evaluate(tuning, batch_size=batch_size).readouts
-    chosen = make_tasks(_corpora(tasks), references=stored, folds=folds)
-    result = embedder.evaluate(chosen, readouts, batch_size=batch_size)
+    chosen = make_tasks(_corpora(tasks), exclude=exclude, references=stored, folds=folds)
+    result = embedder.evaluate(chosen, readouts, batch_size=batch_size, **own)
     rows = [
         {"metric": name, "value": value, "reason": ""} for name, value in result.metrics.items()
     ]

@@ -10,10 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
+import torch
 
+from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue
-from sentune.papers.make import MadeCell, MadeTable, TableMaker
+from sentune.papers.make import MadeCell, MadeTable, TableMaker, _of_trial
 from sentune.papers.page import comparison_table, differences, report, rows_by_state, to_csv
 from sentune.papers.table import (
     DataFolder,
@@ -26,7 +29,7 @@ from sentune.papers.table import (
     missing_data,
     study_of,
 )
-from sentune.report.published import PublishedTable, data_sets, papers
+from sentune.report.published import PublishedTable, data_sets, figures_of, papers
 from sentune.report.render import to_html, to_markdown
 from sentune.training.linear import LinearSettings, run_linear
 from tests.report.studies import texts
@@ -140,6 +143,153 @@ def test_a_table_over_two_settings_is_one_study(folder: Path) -> None:
     assert study.options["set"]["learning_rate"] == [1e-5, 3e-5, 5e-5]
     assert study.options["trials"] == 15
     assert study.options["sampler"] == "grid"
+
+
+def test_every_trial_of_a_table_over_two_settings_runs_to_its_end(folder: Path) -> None:
+    """A trial that was stopped at a rung once stood beside the paper's full run."""
+    paper, table = find_published("gausscse/table-3")
+    trained = paper.trained[table.trained]
+    study = study_of(grid_row(table), trained, choices(folder, quick=False))
+    assert (study.options["scheduler"], study.options["finalists"]) == ("none", 0)
+    assert any("each 1,600 examples, 100 steps of the smallest" in said for said in study.differs)
+    rows = [
+        {"state": state, "settings.batch_size": 16, "metrics.rte/auc": value}
+        for state, value in (("complete", 0.5), ("pruned", 0.75))
+    ]
+    result: Any = SimpleNamespace(trials=pd.DataFrame(rows))
+    assert _of_trial(result, "rte/auc", {"batch_size": 16}) == 50
+    result.trials = result.trials[1:]
+    with pytest.raises(Unavailable, match="no trial that came to its end has it"):
+        _of_trial(result, "rte/auc", {"batch_size": 16})
+
+
+def measured_by(
+    monkeypatch: pytest.MonkeyPatch, name: str, row: str, data: dict[str, str], *places: int
+) -> tuple[list[dict[str, Any]], MadeTable]:
+    """Keywords of ``evaluate`` for columns of a row whose study is not run, and the table."""
+    stored = StoredReferences(("Own one .", "Own two ."), torch.zeros(2, 4), {1: 2})
+    model = SimpleNamespace(
+        readouts={}, references=stored, embed=lambda texts, **_: torch.ones(len(texts), 4)
+    )
+    view = SimpleNamespace(summary=SimpleNamespace(model="MODEL"))
+    tuned = SimpleNamespace(model=model, view=view)
+    asked: list[dict[str, Any]] = []
+
+    def evaluate(model: Any, tasks: dict[str, str], **options: Any) -> pd.DataFrame:
+        asked.append({"model": model, "tasks": tasks, **options})
+        return pd.DataFrame({"value": [], "reason": []})
+
+    monkeypatch.setattr("sentune.api.tune", lambda method, **options: tuned)
+    monkeypatch.setattr("sentune.api.evaluate", evaluate)
+    paper, table = find_published(name)
+    assert isinstance(table, PublishedTable)
+    rows = tuple(
+        one.model_copy(update={"figures": tuple(one.figures[place] for place in places)})
+        for one in table.rows
+        if one.name == row
+    )
+    columns = tuple(table.columns[place] for place in places)
+    small = table.model_copy(update={"rows": rows, "columns": columns})
+    wanted = replace(choices(None, quick=False), data=DataFolder(None, data))
+    return asked, TableMaker(choices=wanted, say=lambda said: None).make(paper, small)
+
+
+NLI = {"SNLI train": "snli:train.jsonl", "SNLI dev": "snli:dev.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "exclude"),
+    [("gausscse/table-2", "ent", "none"), ("gumbelcse/table-2", "GumbelCSE", "both-ways")],
+)
+def test_direction_is_measured_on_the_pairs_of_its_paper(
+    monkeypatch: pytest.MonkeyPatch, name: str, row: str, exclude: str
+) -> None:
+    """GaussCSE takes every pair labelled entailment, GumbelCSE none that entails both ways."""
+    (asked,), _ = measured_by(monkeypatch, name, row, {**NLI, "SICK test": "sick:SICK.txt"}, 2)
+    assert asked["exclude"] == exclude
+
+
+def test_components_of_invertible_decoders_are_of_each_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = {"BookCorpus": "books:b.txt", "STS14": "sts:2014", "STS12": "sts:2012"}
+    (asked,), _ = measured_by(monkeypatch, "invertible-decoders/table-3", "Linear, B", data, 0)
+    assert asked["component_from"] == "task"
+
+
+def test_interpretations_are_taken_against_the_paper_s_references(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = tmp_path / "csts_train.csv"
+    lines = [f"A {n},B {n},color,{n % 5 + 1}" for n in range(6)]
+    train.write_text("\n".join(["sentence1,sentence2,condition,label", *lines]))
+    data = {**NLI, "C-STS train": f"csts:{train}", "C-STS dev": "csts:dev.csv"}
+    name, row = "gumbelcse/table-4", "GumbelCSE-con"
+    (asked,), made = measured_by(monkeypatch, name, row, data, 0, 1)
+    references = asked["model"].references
+    assert sorted(references.sentences) == sorted(
+        [f"{side} {n}" for side in "AB" for n in range(6)]
+    )
+    assert (references.sizes, len(references.embeddings)) == ({6: 12}, 12)
+    assert asked["dev"] == {"csts": f"csts:{train}"}
+    said = differences(made)
+    assert f"Readouts of csts: chosen on csts:{train}." in said
+    assert f"Interpretations: against all of csts:{train}." in said
+
+    paper, table = find_published("gumbelcse/table-3")
+    assert isinstance(table, PublishedTable)
+    assert (table.dev, table.reference_rows) == (
+        {"ambiguous-rte": "MNLI-mismatched, annotated"}, 10_000,
+    )  # fmt: skip
+    found = missing_data(table, paper, DataFolder(None, {}))
+    assert {"MNLI-mismatched, annotated", "SNLI train"} <= found.keys()
+
+
+def test_readouts_of_a_data_set_that_is_not_there_are_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = {**NLI, "C-STS dev": "csts:dev.csv"}
+    (asked,), made = measured_by(monkeypatch, "gumbelcse/table-4", "GumbelCSE-con", data, 0)
+    assert asked["dev"] is None
+    assert asked["model"].references.sentences == ("Own one .", "Own two .")
+    said = "\n".join(differences(made))
+    assert "Readouts of csts: chosen on no C-STS train, which is not there." in said
+    assert "stored with the model, as C-STS train is not there." in said
+
+
+def test_models_of_a_column_are_fitted_on_its_corpus(tmp_path: Path) -> None:
+    for name in ("SICK.txt", "sts-train.csv", "sts-dev.csv"):
+        (tmp_path / name).touch()
+    paper, table = find_published("laes/table-ii")
+    assert isinstance(table, PublishedTable)
+    figures = [one for one in figures_of(paper, table) if one.row.name.startswith("LAES-BRES")]
+    sick, stsb = (study_of(one.row, one.trained, choices(tmp_path)).options for one in figures)
+    assert sick["corpus"] == f"sick:{tmp_path}/SICK.txt?split=TRAIN"
+    assert sick["dev"] == [f"sick:{tmp_path}/SICK.txt?split=TRIAL&rows=0:500"]
+    assert stsb["corpus"] == f"stsb:{tmp_path}/sts-train.csv"
+    assert sick["set"]["n_h"] == stsb["set"]["n_h"] == 4
+
+
+def test_a_row_s_own_corpus_is_among_the_differences() -> None:
+    paper, table = find_published("laes/table-ii")
+    assert isinstance(table, PublishedTable)
+    said = differences(MadeTable(paper=paper, table=table, cells=(), studies=()))
+    assert "The paper, InferSent: GloVe, 300, trained on SNLI and MultiNLI." in said
+    assert "The paper: PSL and ParaNMT word vectors, 300, trained on SICK train." in said
+
+
+def test_paths_outside_of_the_folder_stay_whole() -> None:
+    """``--data data`` once took its name out of other paths, too."""
+    paper, table = find_published("laes/table-ii")
+    assert isinstance(table, PublishedTable)
+    cells = tuple(
+        MadeCell(row="r", column=("c",), data=data, metric="m", paper=1.0, judged_on=spec)
+        for data, spec in (("A", "snli:data/snli/test.jsonl"), ("B", "snli:/shared/data/dev.jsonl"))
+    )
+    made = MadeTable(paper=paper, table=table, cells=cells, studies=(), folder=Path("data"))
+    said = differences(made)
+    assert "A: judged on snli:snli/test.jsonl." in said
+    assert "B: judged on snli:/shared/data/dev.jsonl." in said
 
 
 def test_what_is_missing_is_named_with_its_source(folder: Path) -> None:

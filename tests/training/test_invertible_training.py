@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from sentune import evaluate
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.encode import WordEncoder
@@ -124,6 +125,13 @@ def test_a_checkpoint_becomes_a_model_that_needs_nothing_else(
     )
     both = embedder.features(sentences)
     assert both.shape == (4, 6 * 16)
+    rows = [(sentences[0], sentences[1], 1.0), (sentences[0], sentences[2], 2.0),
+            (sentences[1], sentences[2], 4.0)]  # fmt: skip
+    of_task, of_corpus = (
+        evaluate(embedder, {"sts": rows}, component_from=part)["value"]
+        for part in ("task", "corpus")
+    )
+    assert of_task["sts/pearson"] != of_corpus["sts/pearson"]
     alone = Representations(embedder.method, max_length=40, size=2)
     halves = [alone.features(sentences, representation=name) for name in ("z_en", "z_de")]
     torch.testing.assert_close(torch.cat(halves, dim=1), both)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from sentune.report.published import (
 if TYPE_CHECKING:
     from sentune.corpora.tables import Data
     from sentune.embedder.embedder import Embedder
+    from sentune.embedder.references import StoredReferences
     from sentune.study_result import StudyResult
 
 
@@ -62,12 +63,16 @@ class MadeCell:
 
 @dataclass(frozen=True, kw_only=True)
 class MadeTable:
-    """A table of a paper with our figures, the studies and the folder of data sets behind them."""
+    """A table of a paper with our figures, the studies and the folder of data sets behind them.
+
+    ``notes`` say on what readouts were chosen and interpretations taken, a sentence each.
+    """
 
     paper: Paper
     table: PublishedTable
     cells: tuple[MadeCell, ...]
     studies: tuple[PaperStudy, ...]
+    notes: tuple[str, ...] = ()
     folder: Path | None = None
 
 
@@ -85,6 +90,7 @@ class TableMaker:
     _linear: dict[str, dict[str, float]] = field(default_factory=dict)
     _models: dict[str, Embedder] = field(default_factory=dict)
     _tables: dict[str, Data] = field(default_factory=dict)
+    _drawn: dict[tuple[str, str], StoredReferences] = field(default_factory=dict)
     _measured: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict)
 
     def make(self, paper: Paper, table: PublishedTable) -> MadeTable:
@@ -103,8 +109,27 @@ class TableMaker:
             table=table,
             cells=cells,
             studies=tuple(study for name, study in self._asked.items() if name in used),
+            notes=tuple(self._notes(paper, table)),
             folder=self.choices.data.folder,
         )
+
+    def _notes(self, paper: Paper, table: PublishedTable) -> list[str]:
+        quick = self.choices.quick_of(paper.trained[table.trained])
+        said = []
+        for task, name in table.dev.items():
+            spec = self.choices.data.find(name)
+            on = cut(spec, quick.rows) if spec is not None else f"no {name}, which is not there"
+            said.append(f"Readouts of {task}: chosen on {on}.")
+        if table.references:
+            spec = self.choices.data.find(table.references)
+            rows = quick.references or table.reference_rows
+            said.append(
+                "Interpretations: against the references that are stored with the model, as "
+                f"{table.references} is not there."
+                if spec is None
+                else f"Interpretations: against {f'{rows:,} rows' if rows else 'all'} of {spec}."
+            )
+        return said
 
     def _cell(self, table: PublishedTable, figure: PublishedFigure) -> MadeCell:
         row, parts = figure.row, figure.parts
@@ -167,8 +192,7 @@ class TableMaker:
                 if not row.options:
                     raise
                 raise Unavailable(str(error)) from error  # the row's own encoder is not at hand
-            few = self.choices.quick_of(figure.trained).references
-            return asked.name, _changed(tuned, row.readouts, few)
+            return asked.name, _changed(tuned, row.readouts, self._references(figure, asked, tuned))
         model = row.model
         if model.startswith("random:"):
             if (vectors := self.choices.models.get("vectors")) is None:
@@ -182,6 +206,31 @@ class TableMaker:
             except InvalidValue as error:
                 raise Unavailable(str(error)) from error
         return model, self._models[model]
+
+    def _references(
+        self, figure: PublishedFigure, study: PaperStudy, model: Embedder
+    ) -> StoredReferences | None:
+        """Return what interpretations are taken against: of the table's data set, or the model's
+        own; None where it has no interpretations."""
+        from sentune.corpora.formats import read
+        from sentune.embedder.references import StoredReferences
+        from sentune.tasks.references import References, kind_of_references
+
+        few, stored = self.choices.quick_of(figure.trained).references, model.references
+        if stored is None:
+            return None
+        spec = self.choices.data.find(figure.table.references) if figure.table.references else None
+        if spec is None:
+            part = stored.sentences[:few], stored.embeddings[:few]
+            return stored if few is None else StoredReferences(*part)
+        key = study.name, spec
+        if key not in self._drawn:
+            table = read(spec, kind_of_references(spec)).table
+            rows = few or figure.table.reference_rows or table.num_rows
+            drawn = References.sample(table, [rows], self.choices.options.get("seed", 0))
+            embeddings = model.embed(drawn.sentences, show_progress=False).cpu()
+            self._drawn[key] = StoredReferences(drawn.sentences, embeddings, drawn.sizes)
+        return self._drawn[key]
 
     def _run(self, study: PaperStudy) -> StudyResult:
         from sentune.api import tune
@@ -246,26 +295,32 @@ class TableMaker:
         from sentune.api import evaluate
 
         task = task_of(part)
-        measured = name, str(figure.row.readouts), task, spec
+        exclude = figure.table.exclude
+        measured = name, str(figure.row.readouts), task, spec, exclude
         if measured not in self._measured:
             self.say(f"== {task} of {name} on {spec}")
             quick = self.choices.quick_of(figure.trained)
             own = figure.table.dev.get(task)
             dev = self.choices.data.find(own) if own is not None else None
             tuned = {task: cut(dev, quick.rows)} if dev is not None else None
-            found = evaluate(model, {task: rows}, dev=tuned, folds=quick.folds)
-            self._measured[measured] = found
+            self._measured[measured] = evaluate(
+                model,
+                {task: rows},
+                dev=tuned,
+                folds=quick.folds,
+                exclude=exclude,
+                component_from="task" if figure.row.method == "invertible" else "corpus",
+            )
         return self._measured[measured]
 
 
-def _changed(model: Embedder, readouts: dict[str, Any], references: int | None) -> Embedder:
-    """Return a model with other readouts on every task, and with fewer references."""
+def _changed(
+    model: Embedder, readouts: dict[str, Any], references: StoredReferences | None
+) -> Embedder:
+    """Return a model with other readouts on every task, and with other references."""
     kept = {n: v for n, v in model.readouts.items() if n.rpartition("/")[2] not in readouts}
     model = copy(model)
-    model.readouts = kept | readouts
-    if references is not None and (stored := model.references) is not None:
-        parts = stored.sentences[:references], stored.embeddings[:references]
-        model.references = replace(stored, sentences=parts[0], embeddings=parts[1], sizes={})
+    model.readouts, model.references = kept | readouts, references
     return model
 
 
@@ -280,11 +335,15 @@ def _of_table(found: pd.DataFrame, metric: str) -> float:
 
 
 def _of_trial(result: StudyResult, metric: str, settings: dict[str, Any]) -> float:
-    """Return the best value in percent among the trials of these settings."""
+    """Return the best value in percent among the trials of these settings that came to their end.
+
+    A trial that was stopped at a rung had a part of the paper's examples.
+    """
     trials = result.trials
+    trials = trials[trials["state"] == "complete"]
     for name, value in settings.items():
         trials = trials[trials[f"settings.{name}"] == value]
     found: Any = trials[f"metrics.{metric}"].dropna() if f"metrics.{metric}" in trials else []
     if not len(found):
-        raise Unavailable("no trial has it")
+        raise Unavailable("no trial that came to its end has it")
     return 100 * float(max(found))

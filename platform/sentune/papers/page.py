@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -50,8 +51,10 @@ def differences(made: MadeTable) -> list[str]:
     """
     said = []
     for trained in dict.fromkeys(c.trained or made.table.trained for c in made.table.columns):
-        theirs = made.paper.trained[trained]
-        said.append(f"The paper: {theirs.encoder}, trained on {theirs.corpus}.")
+        said.append(f"The paper: {_trained(made, trained)}.")
+    for row in made.table.rows:
+        if row.trained:
+            said.append(f"The paper, {row.name}: {_trained(made, row.trained)}.")
     for study in made.studies:
         options = study.options
         start = options.get("encoder") or options.get("vectors") or "the job's default"
@@ -60,6 +63,7 @@ def differences(made: MadeTable) -> list[str]:
         corpus = corpora if isinstance(corpora, str) else ", ".join(corpora)
         rest = "".join(f"; {difference}" for difference in study.differs)
         said.append(f"Study {study.name}: {start}, trained on {corpus}{rest}. One model.")
+    said += made.notes
     judged: dict[str, set[str]] = {}
     for cell in made.cells:
         if cell.judged_on:
@@ -73,7 +77,8 @@ def differences(made: MadeTable) -> list[str]:
         names = [name for name in data_sets() if reason.startswith(f"{name} is")]
         source = f"; it is at {data_sets()[names[0]].source}" if names else ""
         said.append(f"Empty cells: {reason}{source}.")
-    return [line.replace(f"{made.folder}/", "") for line in said]
+    below = re.compile(rf"(?<=[:\s]){re.escape(str(made.folder))}/")
+    return [below.sub("", line) for line in said]
 
 
 def report(name: str, made: MadeTable) -> StudyReport:
@@ -115,6 +120,11 @@ def to_csv(made: MadeTable) -> str:
     table["column"] = table["column"].str.join(", ")
     table["ours"] = table["ours"].map(_figure)
     return str(table.to_csv(index=False))
+
+
+def _trained(made: MadeTable, name: str) -> str:
+    theirs = made.paper.trained[name]
+    return f"{theirs.encoder}, trained on {theirs.corpus}"
 
 
 def _figure(value: float | None) -> str:

@@ -188,6 +188,10 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     differs = [f"without {name}" for name in missing if name in trained.data]
     if not several and len(corpora) > 1:
         differs.append(f"trained on {trained.data[0]} alone")
+    sizes = setting.get("batch_size")
+    if asked.get("profile") == "paper" and isinstance(sizes, list):
+        every = f"{100 * min(sizes):,} examples, 100 steps of the smallest batch"
+        differs.append(f"every trial validated each {every}")
     if quick.options:
         differs.append(f"quick: {', '.join(f'{k}={v}' for k, v in quick.options.items())}")
     differs += [
@@ -241,7 +245,7 @@ def missing_data(
         dev = found.dev
     else:
         names = [part.data for column in found.columns for part in column.parts]
-        names += found.dev.values()
+        names += [*found.dev.values(), *([found.references] if found.references else [])]
         names += [row.vectors for row in found.rows if row.vectors]
         used = [r.trained or c.trained or found.trained for r in found.rows for c in found.columns]
         used += [row.encoder_of["trained"] for row in found.rows if row.encoder_of]

@@ -11,7 +11,7 @@ import math
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -148,6 +148,9 @@ class PublishedTable(_Strict):
         text: empty where the paper has no such table, and no figures then.
         transposed: its rows are columns here.
         dev: task -> data set on which its readouts are chosen, where the study's own does not.
+        references: data set whose sentences interpretations are taken against, in place of those
+            that are stored with the model; ``reference_rows`` of it, drawn at random, or all.
+        exclude: pairs that ``direction`` leaves out where a corpus labels both directions.
     """
 
     name: str
@@ -155,6 +158,9 @@ class PublishedTable(_Strict):
     trained: str
     text: str = ""
     dev: dict[str, str] = {}
+    references: str = ""
+    reference_rows: int | None = None
+    exclude: Literal["both-ways", "none"] = "both-ways"
     transposed: bool = False
     columns: tuple[PublishedColumn, ...]
     rows: tuple[PublishedRow, ...]
