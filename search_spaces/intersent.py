@@ -23,14 +23,15 @@ SPACE = SearchSpace(
         "warmup": Uniform(0.0, 0.2),
     },
     live=frozenset({"learning_rate", "decoder_learning_rate", "alpha", "temperature"}),
-    # Section 3.2 and appendix B; batch (4 x 64) and temperature are those of the paper's code.
+    # Section 3.2 and appendix B; batch (4 x 64), temperature and the
+    # operators' width (twice the encoder's) are those of the paper's code.
     published={
         "batch_size": 256,
         "learning_rate": 5e-6,
         "decoder_learning_rate": 1e-4,
         "alpha": 0.01,
         "temperature": 0.05,
-        "operator_width": 768,
+        "operator_width": 1536,
         "bottleneck_width": 384,
         "pooling": "cls",
         "warmup": 0.05,

@@ -289,3 +289,16 @@ def test_every_format_gives_pairs_and_sentences_too(tmp_path: Path, format: str)
     assert kinds_of(f"{format}:{tmp_path}/x") == kinds
     with pytest.raises(CorpusError, match="no such file"):
         operations(f"{format}:{tmp_path}/x")
+
+
+def test_google_s_train_files_are_a_folder(tmp_path: Path) -> None:
+    for number in (2, 1):
+        record = compressed_record(f"A b {number} .", f"A {number} .")
+        written(tmp_path / f"sent-comp.train0{number}.json", record)
+    written(tmp_path / "comp-data.eval.json", compressed_record("No .", "No ."))
+    found = rows(operations(f"compression:{tmp_path}"))
+    assert [target for *_, target in found] == ["A 1 .", "A 2 ."]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(CorpusError, match="the folder has no sent-comp"):
+        operations(f"compression:{empty}")

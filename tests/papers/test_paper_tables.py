@@ -71,6 +71,71 @@ def test_data_sets_are_found_by_the_names_of_their_publishers(folder: Path) -> N
         DataFolder(folder, {"SNLI tset": "snli:mine.jsonl"})
 
 
+def test_data_sets_of_intersent_are_the_paper_s(tmp_path: Path) -> None:
+    """The parts of the official releases that appendix A counts, as they unpack."""
+    discofuse, google, giga = "discofuse_v1", "sentence-compression/data", "sumdata"
+    for path in (
+        *(f"{discofuse}/{of}/train{part}.tsv" for of in ("sports", "wikipedia")
+          for part in ("", "_balanced")),
+        f"{discofuse}/sports/test_balanced.tsv", f"{discofuse}/wikipedia/test_balanced.tsv",
+        f"{google}/sent-comp.train01.json.gz", f"{google}/sent-comp.train02.json.gz",
+        f"{google}/comp-data.eval.json.gz", f"{giga}/train/train.article.txt",
+        f"{giga}/train/valid.article.filter.txt", f"{giga}/Giga/input.txt",
+        "para/para-nmt-5m-processed.txt", "para/para-nmt-50m.txt",
+    ):  # fmt: skip
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    data = DataFolder(tmp_path, {})
+    found = {
+        "DiscoFuse train": f"discofuse:{tmp_path}/{discofuse}/wikipedia/train_balanced.tsv",
+        "DiscoFuse test": f"discofuse:{tmp_path}/{discofuse}/wikipedia/test_balanced.tsv",
+        "Google compression train": f"compression:{tmp_path}/{google}",
+        "Google compression test": f"compression:{tmp_path}/{google}/comp-data.eval.json.gz",
+        "Gigaword train": f"gigaword:{tmp_path}/{giga}/train",
+        "Gigaword dev": f"gigaword:{tmp_path}/{giga}/train?split=dev",
+        "Gigaword test": f"gigaword:{tmp_path}/{giga}/Giga?split=test",
+        "ParaNMT": f"paranmt:{tmp_path}/para/para-nmt-5m-processed.txt",
+    }
+    assert {name: data.find(name) for name in found} == found
+    paper, _ = find_published("intersent/table-1")
+    for name in ("operations", "contrastive", "contrastive-operations"):
+        trained = paper.trained[name]
+        assert {data_sets()[one].format for one in trained.data} == set(trained.formats)
+    five_epochs = 5 * (4_490_803 + 989_944 + 200_000 + 3_535_011 + 5_370_128)
+    assert paper.trained["operations"].options["max_examples"] == five_epochs
+
+
+def test_sick_of_intersent_is_its_test_part() -> None:
+    paper, _ = find_published("intersent/table-2")
+    columns = [column for table in paper.tables for column in table.columns]
+    judged = {part.data for column in columns for part in column.parts}
+    assert {name for name in judged if name.startswith("SICK")} == {"SICK test"}
+
+
+def test_rows_have_the_pooling_and_the_representation_of_the_paper() -> None:
+    rows = {
+        (name, row.name): row
+        for name in ("intersent/table-8", "invertible-decoders/table-3")
+        for row in getattr(find_published(name)[1], "rows", ())
+    }
+    assert rows["intersent/table-8", "T5"].settings == {"pooling": ("mean",)}  # it has no [CLS]
+    for decoder in ("Linear", "Bijective"):
+        row = rows["invertible-decoders/table-3", f"{decoder}, B"]
+        assert row.readouts == {"representation": "ensemble"}
+
+
+def test_the_decoder_is_said_and_how_it_decodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = dict.fromkeys(("WikiSplit train", "WikiSplit validation"), "wikisplit:x.tsv")
+    name, test = "intersent/table-1", {"WikiSplit test": "wikisplit:test.tsv"}
+    _, made = measured_by(monkeypatch, name, "InterSent", data | test, 3)
+    said = differences(made)
+    assert any("decoder bart-base, trained on DiscoFuse" in line for line in said)
+    assert any("decoder builtin:tiny?layers=1&width=128, trained on" in line for line in said)
+    assert any("decoded greedily; the authors' code takes 5 beams" in line for line in said)
+
+
 def test_corpora_without_an_end_are_cut() -> None:
     assert cut("snli:a.jsonl", 5) == "snli:a.jsonl?rows=0:5"
     assert cut("snli:a.jsonl?votes=2", 5) == "snli:a.jsonl?votes=2&rows=0:5"

@@ -10,7 +10,7 @@ import pytest
 from sentune.corpora.formats.registry import FORMATS
 from sentune.encoders.words.open import FORMATS as VECTORS
 from sentune.report.blocks import Table
-from sentune.report.comparison import comparison
+from sentune.report.comparison import comparison, is_data_set
 from sentune.report.published import (
     PublishedColumn,
     PublishedRow,
@@ -113,15 +113,16 @@ def test_compression_of_gigaword_is_compression() -> None:
     }
 
 
-def rows_beside(metrics: dict[str, float], *specs: str) -> list[list[str]]:
+def rows_beside(metrics: dict[str, float], *specs: str, decoder: str = "") -> list[list[str]]:
     """The comparison of an InterSent study that was tested on corpora of operations."""
     summary = study(trials(3), method="intersent", test=metrics)
+    summary.lineage["decoder"] = decoder
     summary.corpora = {
         f"test-{place}": {
             "spec": spec,
             "kind": "operations",
             "rows": 9,
-            **({"task": spec.partition("=")[0]} if "=" in spec else {}),
+            **({"task": spec.partition("=")[0]} if spec.startswith("generation=") else {}),
         }
         for place, spec in enumerate(specs)
     }
@@ -130,16 +131,65 @@ def rows_beside(metrics: dict[str, float], *specs: str) -> list[list[str]]:
     return texts(table)
 
 
+@pytest.mark.parametrize(
+    ("spec", "name", "same"),
+    [
+        ("wikisplit:/d/wiki-split/test.tsv", "WikiSplit test", True),
+        ("wikisplit:/home/latest/validation.tsv", "WikiSplit test", False),
+        ("sick:SICK.txt", "SICK", True),
+        ("sick:SICK.txt?split=TRIAL", "SICK", False),
+        ("sick:SICK.txt?split=TEST", "SICK test", True),
+        ("sick:SICK.txt", "SICK test", False),
+        ("sts:d/STS2012-gold/", "STS12", True),
+        ("sts:d/STS2012-gold?subsets=MSRpar", "STS12", False),
+        ("discofuse:/d/discofuse_v1/wikipedia/test_balanced.tsv", "DiscoFuse test", True),
+        ("discofuse:/d/sports/test.tsv", "DiscoFuse test", False),
+        ("compression:/data/comp-data.eval.json.gz", "Google compression test", True),
+        ("compression:/data/contest/pairs.tsv", "Google compression test", False),
+        ("gigaword:/data/giga?split=test", "Gigaword test", True),
+        ("gigaword:/data/giga", "Gigaword test", False),
+        ("beir:/d/quora", "QQP", True),
+        ("beir:/d/quora?split=dev", "QQP", False),
+        ("senteval:/d/senteval", "MR", True),
+        ("csts:/d/lc/all.csv", "LC-STS", True),
+        ("snli:/d/snli_1.0_test.jsonl?rows=0:9", "SNLI test", False),
+        ("json:/d/snli_1.0_test.jsonl", "SNLI test", False),
+    ],
+)
+def test_a_data_set_is_known_by_its_files_and_its_part(spec: str, name: str, same: bool) -> None:
+    assert is_data_set(spec, name) is same
+
+
+def test_another_decoder_is_a_difference() -> None:
+    specs = ("generation=wikisplit:/d/wiki-split/test.tsv",)
+    for decoder, said in (("facebook/bart-base", False), ("builtin:tiny", True), ("", True)):
+        (row,) = rows_beside({"difference/rouge1": 0.4}, *specs, decoder=decoder)
+        assert ("decoder" in row[-1].split(", ")) is said
+
+
+def test_a_row_of_a_readout_stands_beside_studies_that_chose_it() -> None:
+    """LAES Table II names its n_h, which is chosen on dev and no setting of a trial."""
+    summary = study(trials(3), method="laes", test={"sts/pearson": 0.7})
+    summary.space["fixed"] = {"form": "bres-cat"}
+    summary.corpora = {"test": {"spec": "stsb:/d/sts-test.csv", "kind": "scored-pairs", "rows": 9}}
+    for n_h, names in ((4, ["LAES-BRES", "LAES-BRES (cat, $n_h = 4$)"]), (7, ["LAES-BRES"])):
+        for trial in summary.trials:
+            trial.readouts = {"sts/n_h": n_h}
+        blocks = comparison(view(summary, summary.trials, None))
+        (table,) = [block for block in blocks if isinstance(block, Table)]
+        assert [row[0].partition(": ")[2] for row in texts(table)] == names
+
+
 @pytest.mark.parametrize("task", ["", "generation="])
 def test_a_study_on_gigaword_stands_beside_gigaword(task: str) -> None:
-    (row,) = rows_beside({"compression/rouge1": 0.4}, f"{task}gigaword:/data/test.src")
+    (row,) = rows_beside({"compression/rouge1": 0.4}, f"{task}gigaword:/data/giga?split=test")
     assert row[1:5] == ["compression/rouge1", "Gigaword test", "48.0 %", "40.0 %"]
     assert "data judged on" not in row[-1]
 
 
 def test_a_second_corpus_of_compressions_stands_beside_its_own_column() -> None:
     found = {"compression/rouge1": 0.6, "compression-gigaword/rouge1": 0.4}
-    rows = rows_beside(found, "compression:/data/test.json", "gigaword:/data/test.src")
+    rows = rows_beside(found, "compression:/data/comp-data.eval.json", "gigaword:/d?split=test")
     beside = {(row[1], row[2]): (row[3], row[4]) for row in rows}
     assert beside["compression/rouge1", "Google compression test"] == ("69.6 %", "60.0 %")
     assert beside["compression-gigaword/rouge1", "Gigaword test"] == ("48.0 %", "40.0 %")

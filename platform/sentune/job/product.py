@@ -234,6 +234,8 @@ def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
             if not (of_subset(name) or name.startswith("train/") or name.endswith(ERROR))
         },
     }
+    if seen.decoder:
+        card["Started from"] = {"encoder": seen.encoder, "decoder": seen.decoder}
     if against is not None:
         card[VERDICT] = {summary.objective: against.text}
     heads = (f"Development set, {seen.error_kind}", "Test set, this model", "Rules without a model")

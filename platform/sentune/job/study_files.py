@@ -105,6 +105,7 @@ def start_summary(
     job: JobFamily, options: StudyOptions, forked_from: str | None = None
 ) -> StudySummary:
     """Return what is known of the study before its first trial."""
+    decoder = getattr(options, "decoder", "")
     return StudySummary(
         study=job.config.name,
         method=job.space.method,
@@ -116,6 +117,7 @@ def start_summary(
         lineage={
             **lineage(),
             "encoder": str(without_credentials(options.pretrained)),
+            **({"decoder": str(without_credentials(decoder))} if decoder else {}),
             "chain": {"derived": job.derived()},
         },
         objectives=[objective.to_dict() for objective in objectives_of(job.config, job.space)],
@@ -178,6 +180,7 @@ def summary_of(study: StudySnapshot) -> dict[str, Any]:
         }
     found = content.setdefault("lineage", {})
     found.setdefault("encoder", options.get("encoder") or options.get("vectors") or "")
+    found.setdefault("decoder", options.get("decoder") or "")
     if content["state"] not in ENDED or study.state not in ENDED:
         content |= {"state": study.state, "reason": study.reason, "spent": asdict(study.spent)}
         if not content.get("finalists"):

@@ -129,6 +129,8 @@ class TableMaker:
                 if spec is None
                 else f"Interpretations: against {f'{rows:,} rows' if rows else 'all'} of {spec}."
             )
+        if any(task_of(part) == "generation" for one in table.columns for part in one.parts):
+            said.append("Generation: decoded greedily; the authors' code takes 5 beams.")
         return said
 
     def _cell(self, table: PublishedTable, figure: PublishedFigure) -> MadeCell:

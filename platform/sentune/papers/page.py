@@ -59,6 +59,7 @@ def differences(made: MadeTable) -> list[str]:
         options = study.options
         start = options.get("encoder") or options.get("vectors") or "the job's default"
         start = ", ".join(start) if isinstance(start, tuple) else start
+        start += f", decoder {options['decoder']}" if "decoder" in options else ""
         corpora = options["corpus"]
         corpus = corpora if isinstance(corpora, str) else ", ".join(corpora)
         rest = "".join(f"; {difference}" for difference in study.differs)
@@ -124,7 +125,8 @@ def to_csv(made: MadeTable) -> str:
 
 def _trained(made: MadeTable, name: str) -> str:
     theirs = made.paper.trained[name]
-    return f"{theirs.encoder}, trained on {theirs.corpus}"
+    decoder = f", decoder {theirs.decoder}" if theirs.decoder else ""
+    return f"{theirs.encoder}{decoder}, trained on {theirs.corpus}"
 
 
 def _figure(value: float | None) -> str:

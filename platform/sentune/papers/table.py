@@ -66,7 +66,8 @@ class DataFolder:
         for pattern in known.files:
             for relative, path in self._files.items():
                 if fnmatch(relative, f"*/{pattern.lower()}"):
-                    return f"{known.format}:{str(path).replace('?', '%3F')}{query}"
+                    place = str(path.parent if known.folder else path).replace("?", "%3F")
+                    return f"{known.format}:{place}{query}"
         return None
 
 
@@ -166,6 +167,8 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
         if (own := choices.data.find(row.vectors)) is None:
             raise Unavailable(f"{row.vectors} is not there")
         models["vectors"] = own
+    if "decoder" in fields:  # said on the page where it is the job's own
+        models.setdefault("decoder", defaults.model_dump()["decoder"])
     asked = trained.options | quick.options | choices.options | models | row.options
     if isinstance(getattr(defaults, "vectors", None), tuple) and "vectors" in models:
         asked["vectors"] = (models["vectors"],)

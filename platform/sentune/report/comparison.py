@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fnmatch import fnmatch
+from urllib.parse import parse_qsl
 
 from sentune.formatting import percent
 from sentune.report.blocks import Block, Cell, Row, Table, Text, metric_cell
-from sentune.report.published import SLICED, PublishedFigure, data_sets, published_figures
+from sentune.report.published import PublishedFigure, data_sets, published_figures
 from sentune.report.view import View
 
 KINDS = {
@@ -22,6 +24,8 @@ KINDS = {
 """Task -> kind of corpus that poses it; everything else is scored pairs."""
 HEADS = ("paper", "metric", "judged on", "the paper", "ours", "ours judged on",
          "differs in")  # fmt: skip
+PARTS = ("rows", "size", "split", "subsets")
+"""Options of a corpus that name a part of it."""
 ELSEWHERE = "data judged on"
 """Difference of a figure that was not measured on the paper's data set, whole and alone."""
 
@@ -51,7 +55,8 @@ def _is_of(view: View, figure: PublishedFigure) -> bool:
     row = figure.row
     if row.method != view.summary.method or row.options or row.encoder_of or winner is None:
         return False
-    settings = {**view.summary.space.get("fixed", {}), **winner.settings}
+    chosen = {name.rpartition("/")[2]: value for name, value in winner.readouts.items()}
+    settings = {**chosen, **view.summary.space.get("fixed", {}), **winner.settings}
     return all(settings.get(name) in values for name, values in row.settings.items())
 
 
@@ -98,11 +103,11 @@ def _row(view: View, figure: PublishedFigure, metric: str) -> list[Cell | str]:
     differences = []
     if figure.trained.encoder.lower() not in view.encoder.lower().rpartition("/")[2]:
         differences.append("encoder")
+    if figure.trained.decoder.lower() not in view.decoder.lower().rpartition("/")[2]:
+        differences.append("decoder")
     if not _trained_alike(view, figure):
         differences.append("training corpus")
-    found, _, path = specs[0].partition(":") if len(specs) == 1 else ("", "", "")
-    whole = wanted.word in path.lower() and not SLICED.search(path)
-    if found != wanted.format or not whole:
+    if len(specs) != 1 or not is_data_set(specs[0], figure.column.data):
         differences.append(ELSEWHERE)
     return [
         f"{figure.paper.paper}, {figure.table.name}: {figure.row.name}",
@@ -115,12 +120,36 @@ def _row(view: View, figure: PublishedFigure, metric: str) -> list[Cell | str]:
     ]
 
 
+def is_data_set(spec: str, name: str) -> bool:
+    """Return whether ``FORMAT:PATH`` is a data set, whole, under a name that it is published by.
+
+    Of a folder that holds other parts, too, the options alone say which part is read.
+    """
+    wanted = data_sets()[name]
+    path = spec.partition(":")[2].partition("?")[0]
+    patterns = wanted.files or (f"*{wanted.word}*",)
+    place = f"/{path}".lower().rstrip("/")
+    named = wanted.folder or any(fnmatch(place, f"*/{one.lower()}") for one in patterns)
+    return named and _part(spec) == _part(f"{wanted.format}:?{wanted.options}")
+
+
+def _part(spec: str) -> tuple[str, dict[str, str]]:
+    """Return the format of a corpus, and the options that choose a part of it."""
+    found = spec.partition(":")[0]
+    options = {name: value for name, value in parse_qsl(spec.partition("?")[2]) if name in PARTS}
+    if found == "beir":
+        options = {"split": "test"} | options  # what it reads where none is given
+    return found, options
+
+
 def _trained_alike(view: View, figure: PublishedFigure) -> bool:
     """The same formats, whole, and as many rows as the paper counts."""
     trained, roles = figure.trained, view.summary.corpora
     corpora = [corpus for role, corpus in roles.items() if role.partition("-")[0] == "corpus"]
     specs = [str(corpus["spec"]) for corpus in corpora]
     formats = {spec.partition(":")[0] for spec in specs}
-    whole = not any(SLICED.search(spec) for spec in specs)
+    wanted = [data_sets()[name] for name in trained.data]
+    parts = [_part(f"{one.format}:?{one.options}") for one in wanted]
+    whole = all(_part(spec) in parts for spec in specs)
     rows = sum(corpus.get("rows", 0) for corpus in corpora)
     return formats == set(trained.formats) and whole and trained.rows in (None, rows)

@@ -119,6 +119,7 @@ def _code(view: View) -> Table:
     lines = {
         "method": summary.method,
         "encoder": view.encoder,
+        "decoder": view.decoder,
         "code": f"commit {git['commit']}{changed}" if git.get("commit") else "",
         "branch": git.get("branch", ""),
         "Python": found.get("python", ""),

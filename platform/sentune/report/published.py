@@ -28,14 +28,16 @@ class DataSet(_Strict):
     """A data set that a paper trains or judges on, or word vectors: where one gets it, its format.
 
     ``files`` are patterns of the names under which it is published, without regard to case; the
-    path of the wanted part has the ``word``, and ``options`` of the format choose it. What is
-    ``whole`` has its parts one after the other, so that its first rows are no part of it.
+    path of the wanted part has the ``word``, and ``options`` of the format choose it. Of a
+    ``folder`` that of the file that is found is read. What is ``whole`` has its parts one after
+    the other, so that its first rows are no part of it.
     """
 
     format: str
     word: str = ""
     files: tuple[str, ...] = ()
     options: str = ""
+    folder: bool = False
     whole: bool = False
     source: str
 
@@ -61,11 +63,13 @@ class Quick(_Strict):
 class TrainedOn(_Strict):
     """The encoder and corpus of a paper in its words, and the formats that read the corpus here.
 
-    ``rows`` are the examples that the paper counts; ``data`` and ``dev`` the data sets to train
-    and to select on; ``options`` those of the job, beside the paper's own settings.
+    ``decoder`` is that of a method that decodes, ``rows`` the examples that the paper counts,
+    ``data`` and ``dev`` the data sets to train and to select on, ``options`` those of the job,
+    beside the paper's own settings.
     """
 
     encoder: str
+    decoder: str = ""
     corpus: str
     formats: tuple[str, ...]
     rows: int | None = None

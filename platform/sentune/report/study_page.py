@@ -120,6 +120,7 @@ def _facts(view: View) -> dict[str, str]:
         "wall time": hours(summary.spent.hours) if summary.spent.hours else "",
         "GPU time": hours(summary.spent.gpu_hours) if summary.spent.gpu_hours else "",
         "encoder": view.encoder,
+        "decoder": view.decoder,
     }
     return {name: value for name, value in facts.items() if value not in ("", "0")}
 

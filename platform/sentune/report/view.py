@@ -249,6 +249,11 @@ class View:
         named = summary.lineage.get("encoder") or summary.plan.get("encoder")
         return str(named or summary.space.get("fixed", {}).get("vectors", ""))
 
+    @property
+    def decoder(self) -> str:
+        """Return the decoder of a method that decodes; empty if it has none, or it is not said."""
+        return str(self.summary.lineage.get("decoder", ""))
+
     def count(self, *states: TrialState) -> int:
         """Trials in any of these states."""
         return sum(trial.state in states for trial in self.trials)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
@@ -10,6 +11,7 @@ from sentune.corpora.formats.reading import (
     BadFieldError,
     Log,
     Row,
+    names_in,
     parsed,
     sentence,
 )
@@ -26,6 +28,7 @@ GIGAWORD_OPTIONS = {
     "shared": f"fewest shared tokens that are no stopwords; default {_SHARED}, as InterSent",
 }
 
+_SHARDS = "sent-comp.train*.json*"
 _BETWEEN = "<::::>"
 _PARTS = ("incoherent_first_sentence", "incoherent_second_sentence")
 _WHOLES = ("coherent_first_sentence", "coherent_second_sentence")
@@ -141,18 +144,29 @@ def compression(spec: Spec, log: Log) -> Iterator[Row]:
 
     ``graph.sentence`` -> ``compression.text``. The official files hold one JSON object after the
     other, each over many lines and with a blank line behind it. They are read as a stream; the
-    line of a bad record is its first.
+    line of a bad record is its first. Of a folder the ten files of its train set are read.
+
+    Raises:
+        CorpusError: the folder has no such file.
     """
-    texts = (text.strip() for _, text in Log(log.limit).lines(spec.path) if text.strip())
-    first = next(texts, "")
-    if first.startswith("{") and "\t" not in first:
-        pairs = _records(spec.path, log)
-    else:
-        pairs = ((line, (c[0], c[1])) for line, c in log.columns(spec.path, fewest=2, most=2))
-    for line, (text, shorter) in pairs:
-        with log.checks(spec.path, line):
-            row = sentence(text, "sentence"), None, sentence(shorter, "compression")
-            yield "compression", *row
+    system, root = files_at(spec.path)
+    paths = [spec.path]
+    if system.isdir(root):
+        names = sorted(fnmatch.filter(names_in(spec.path), _SHARDS))
+        paths = [f"{spec.path.rstrip('/')}/{name}" for name in names]
+        if not paths:
+            raise CorpusError(spec.path, f"the folder has no {_SHARDS}")
+    for path in paths:
+        texts = (text.strip() for _, text in Log(log.limit).lines(path) if text.strip())
+        first = next(texts, "")
+        if first.startswith("{") and "\t" not in first:
+            pairs = _records(path, log)
+        else:
+            pairs = ((line, (c[0], c[1])) for line, c in log.columns(path, fewest=2, most=2))
+        for line, (text, shorter) in pairs:
+            with log.checks(path, line):
+                row = sentence(text, "sentence"), None, sentence(shorter, "compression")
+                yield "compression", *row
 
 
 def _records(path: str, log: Log) -> Iterator[tuple[int, tuple[object, object]]]:
