@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import fsspec
 import pytest
 
 from search_spaces.gumbel import SPACE
 from sentune.errors import StudyConflict
-from sentune.job.options import JobOptions, parse
-from sentune.job.study_files import describe, last_start, mend_summary, origin
+from sentune.job.options import JobOptions, OperationOptions, parse
+from sentune.job.product import _card
+from sentune.job.study_files import describe, last_start, mend_summary, origin, start_summary
 from sentune.job.test_set import TestReads, Winner
+from sentune.report.view import View
 from sentune.study.config import StudyConfig
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.file_lock import LOCK_FILE
@@ -59,6 +63,19 @@ def test_a_damaged_summary_is_set_aside_and_its_reading_kept(tmp_path: Path, end
         with pytest.raises(StudyConflict, match="read on 2026-01-02 03:04 UTC for 0001"):
             TestReads(str(tmp_path)).begin(Winner(run="0002", trial=2), ["snli:a"], force=False)
     assert mend_summary(str(tmp_path)) == ""
+
+
+def test_a_summary_names_the_decoder(tmp_path: Path) -> None:
+    """One from scratch in place of a pretrained one was recorded nowhere that a reader looks."""
+    config = StudyConfig(name="new", storage=str(tmp_path), max_examples=10, trials=1)
+    job: Any = SimpleNamespace(config=config, space=SPACE, corpora=dict, derived=dict)
+    options = OperationOptions(study="new", encoder="roberta-base", decoder="bart-base")
+    summary = start_summary(job, options)
+    assert summary.lineage["decoder"] == View(summary=summary).decoder == "bart-base"
+    assert _card(summary)["Started from"] == {"encoder": "roberta-base", "decoder": "bart-base"}
+    plain = start_summary(job, JobOptions(study="new"))
+    assert "decoder" not in plain.lineage
+    assert "Started from" not in _card(plain)
 
 
 def test_readings_that_stand_in_their_own_file_are_not_touched(tmp_path: Path) -> None:

@@ -180,7 +180,8 @@ def summary_of(study: StudySnapshot) -> dict[str, Any]:
         }
     found = content.setdefault("lineage", {})
     found.setdefault("encoder", options.get("encoder") or options.get("vectors") or "")
-    found.setdefault("decoder", options.get("decoder") or "")
+    if options.get("decoder"):
+        found.setdefault("decoder", options["decoder"])
     if content["state"] not in ENDED or study.state not in ENDED:
         content |= {"state": study.state, "reason": study.reason, "spent": asdict(study.spent)}
         if not content.get("finalists"):
