@@ -48,7 +48,7 @@ class InvalidValue(SentuneError, ValueError):
     """
 
     def __init__(self, field: str, value: object, fix: str) -> None:
-        what = "missing" if value == "" else f"{value!r} cannot be used"
+        what = "missing" if isinstance(value, str) and not value else f"{value!r} cannot be used"
         super().__init__(f"{field}: {what}; {fix}")
         self.field, self.value, self.fix = field, value, fix
 

@@ -331,7 +331,10 @@ def test_gc_names_what_a_killed_driver_left_before_it_goes(
         assert scratch.exists() is stays
 
 
-def test_gc_says_what_went_and_leaves_a_driven_study_alone(tmp_path: Path):
+def test_gc_says_what_went_and_leaves_a_driven_study_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = make_study(tmp_path, told=told())
     waste = folder / "trials" / "0001" / ".partial-x"
     waste.mkdir(parents=True)
