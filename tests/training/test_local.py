@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch.multiprocessing.spawn import ProcessContext
 from typer.testing import CliRunner
 
 import sentune
@@ -178,3 +180,23 @@ def test_a_run_without_a_worker_is_refused_and_leaves_nothing(tmp_path: Path) ->
     with pytest.raises(InvalidValue, match="--workers: 0"):
         run_locally(RUN, tmp_path / "run", workers=0, say=_silent)
     assert not (tmp_path / "run").exists()
+
+
+def test_an_error_of_a_worker_is_that_of_the_run(tmp_path: Path) -> None:
+    run = LocalRun(**{**vars(RUN), "limit": 12})
+    with pytest.raises(InvalidValue, match="batch_size: 16 cannot be used; use 1 to 12"):
+        run_locally(run, tmp_path / "run", workers=2, say=_silent)
+
+
+def test_an_interrupted_run_ends_its_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(context: ProcessContext) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ProcessContext, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_locally(RUN, tmp_path / "run", workers=2, say=_silent)
+    for process in multiprocessing.active_children():
+        process.join(60)
+    assert not multiprocessing.active_children()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -15,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from pydantic import Field, model_validator
 from torch import distributed
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import ProcessException, start_processes
 
 from sentune.corpora import Corpus
 from sentune.corpora.batches import Held, SharedSource
@@ -24,7 +25,7 @@ from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import Kind
 from sentune.corpora.tokens import META
 from sentune.credentials import without_credentials
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, SentuneError
 from sentune.io.folders import read_manifest, whole_folder
 from sentune.methods import CLOSED_FORM, ClosedForm, GradientMethod, find, find_closed_form
 from sentune.methods.base import Settings
@@ -50,7 +51,7 @@ from sentune.training.trial import Program, TrialSpec
 Say = Callable[[str], None]
 
 
-RUN_FILE = "run.json"
+RUN_FILE, ERROR = "run.json", "error-{}"
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -140,9 +141,7 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
     if workers == 1:
         _follow(trial, Group.single(), say)
     else:
-        with tempfile.TemporaryDirectory() as meeting:
-            start: Callable[..., None] = spawn  # without types in torch
-            start(_worker, (trial, workers, meeting, say), nprocs=workers)
+        _follow_in_group(trial, workers, say)
     store = CheckpointStore(trial.spec.directory)
     checkpoint, best = store.best(), store.best_progress()
     if checkpoint is None or best is None:
@@ -243,8 +242,29 @@ def _claim(run: dict[str, Any], out: Path) -> None:
     file.write_text(written, encoding="utf-8")
 
 
+def _follow_in_group(trial: _Trial, workers: int, say: Say) -> None:
+    """Train in several processes, which end with this call.
+
+    Raises:
+        SentuneError: as one of them raised it.
+    """
+    start: Callable[..., Any] = start_processes  # without types in torch
+    with tempfile.TemporaryDirectory() as meeting:
+        group = start(_worker, (trial, workers, meeting, say), nprocs=workers, join=False)
+        try:
+            while not group.join():
+                continue
+        except ProcessException:
+            for file in Path(meeting).glob(ERROR.format("*")):
+                raise pickle.loads(file.read_bytes()) from None
+            raise
+        finally:  # also at Ctrl-C, while they wait for each other
+            for process in group.processes:
+                process.kill()
+
+
 def _worker(rank: int, trial: _Trial, workers: int, meeting: str, say: Say) -> None:
-    """One process of several; they find each other through a file."""
+    """One process of several; they find each other through a file, and leave an error in one."""
     cuda = torch.cuda.is_available()
     if cuda:
         torch.cuda.set_device(rank)
@@ -258,6 +278,9 @@ def _worker(rank: int, trial: _Trial, workers: int, meeting: str, say: Say) -> N
     )
     try:
         _follow(trial, Group.from_torch_distributed(), say)
+    except SentuneError as error:
+        Path(meeting, ERROR.format(rank)).write_bytes(pickle.dumps(error))
+        raise
     finally:
         distributed.destroy_process_group()
 
