@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 from benchmarks.simulate import open_simulated
-from sentune.errors import StudyConflict
 from sentune.job.families import JobFamily, make_job
 from sentune.job.history import take_history
 from sentune.job.options import JobOptions
@@ -21,8 +20,6 @@ from sentune.job.study_files import describe, start_summary
 from sentune.records import TrialRecord, TrialState
 from sentune.study.runner.trial_source import SearchSource
 from sentune.study.schedulers import Scheduler
-from sentune.study.store.storage import open_storage, open_study, storage_url
-from sentune.study.study import check_same, fingerprint_of
 from sentune.summary import write_summary
 from tests.job.test_probing import SPACE as PROBED
 
@@ -72,21 +69,6 @@ def test_the_best_of_an_earlier_study_comes_first_and_the_plan_says_so(storage: 
     assert "the best of study old; then the published point" in text.getvalue()
     assert job.space.first_points() == [{"learning_rate": 5e-3, "dimension": 8}, SPACE.published]
     assert not (storage / "new").exists(), "a dry run fixes nothing"
-
-
-def test_a_dry_run_of_a_study_that_was_begun_otherwise_is_refused(storage: Path) -> None:
-    job, options = job_of(storage, "new")
-
-    def shared() -> dict[str, Any]:
-        return fingerprint_of(job.config, job.space, job.fingerprints())
-
-    begun = open_storage(storage_url(job.config.folder, None), driver=True)
-    open_study(begun, "new", modes=["max"], fingerprint=shared())
-    Path(job.config.runs_folder, "0000").mkdir(parents=True)
-    check_same(job.config, shared)
-    changed = options.model_copy(update={"max_examples": 54})
-    with pytest.raises(StudyConflict, match="max_examples: was 27000, is now 54"):
-        show_plan(make_job(changed, SPACE), changed, Console(file=io.StringIO()))
 
 
 def test_what_the_narrowed_space_changes_about_it_is_said(storage: Path) -> None:

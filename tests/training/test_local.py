@@ -161,7 +161,7 @@ def test_unknown_objective_names_those_there_are_and_leaves_the_folder(
         ({"limit": 0}, "--limit: 0"),
         ({"validate_every": 0}, "--validate-every: 0"),
         ({"seed": -1}, "--seed: -1"),
-        ({"corpus": ("csv:a.csv",), "dev": ()}, "--dev: ''"),
+        ({"corpus": ("csv:a.csv",), "dev": ()}, "--dev: missing"),
     ],
 )
 def test_an_option_out_of_its_bounds_is_refused_by_its_name(

@@ -69,17 +69,10 @@ def show_plan(
     Args:
         job: made from the options, not prepared yet.
         seconds: that the probe behind the cost may take.
-
-    Raises:
-        PlanError, StorageError, DamagedFile: see ``checked_plan``.
-        StudyConflict: the study was begun with other options.
     """
-    from sentune.study.study import check_same, fingerprint_of  # loads Ray
-
     with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():
         job.prepare(console)
         take_history(job)
-        check_same(job.config, lambda: fingerprint_of(job.config, job.space, job.fingerprints()))
         plan = checked_plan(job, options, console, dry=True)
     try:
         probe = job.probe(seconds)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import optuna
@@ -39,10 +37,9 @@ from sentune.study.runner.trial_source import (
 from sentune.study.samplers.registry import identity_of_own
 from sentune.study.space.objectives import pareto_front
 from sentune.study.space.space import SearchSpace
-from sentune.study.store import JOURNAL
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.journal import StudyJournal
-from sentune.study.store.storage import open_storage, open_study, refuse_other, storage_url
+from sentune.study.store.storage import open_storage, open_study, storage_url
 from sentune.study.store.study_index import FINALS, StudyPlace
 from sentune.study.store.study_view import IDENTITY, StudyView
 from sentune.study.store.trial_codec import run_name
@@ -153,7 +150,19 @@ class Study:
         alone = bool(first) or config.trials < config.eta
         scheduler = config.scheduling(space.mode, ahead=int(alone))
         self._fingerprints = fingerprints or {}
-        self.fingerprint = fingerprint_of(config, space, self._fingerprints)
+        self.fingerprint = {
+            **self._fingerprints,
+            "space": self.space.identity(),
+            "max_examples": config.max_examples,
+            "rungs": list(scheduler.rungs),
+            "milestones": list(config.milestones(space.mode)),
+            "rung_rows": config.rows_at_rungs,
+            "seed": config.seed,
+            "objectives": [objective.to_dict() for objective in config.objectives],
+            "population": [config.population, config.generations],
+            "constraints": sorted(map(str, config.constraints)),
+            **identity_of_own(config.sampler),
+        }
         self.objectives = objectives_of(config, self.space)
         url = storage_url(config.folder, config.optuna_url)
         self.storage = open_storage(url, driver=True)
@@ -373,42 +382,3 @@ class Study:
         if not best:
             return "failed", "no trial that came to its end holds every constraint"
         return "failed", "no finalist came to its end; the same command tries them again"
-
-
-def fingerprint_of(
-    config: StudyConfig, space: SearchSpace, fingerprints: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return what all trials of a study share, JSON types; see ``Study``."""
-    space = searched(config, space)
-    return {
-        **fingerprints,
-        "space": space.identity(),
-        "max_examples": config.max_examples,
-        "rungs": list(config.scheduling(space.mode).rungs),
-        "milestones": list(config.milestones(space.mode)),
-        "rung_rows": config.rows_at_rungs,
-        "seed": config.seed,
-        "objectives": [objective.to_dict() for objective in config.objectives],
-        "population": [config.population, config.generations],
-        "constraints": sorted(map(str, config.constraints)),
-        **identity_of_own(config.sampler),
-    }
-
-
-def check_same(config: StudyConfig, fingerprint: Callable[[], Mapping[str, Any]]) -> None:
-    """Check that a start could go on with the study of this name; where that is kept in a database,
-    the start itself does.
-
-    Args:
-        fingerprint: returns what the start's trials would share; see ``fingerprint_of``.
-
-    Raises:
-        StudyConflict: it has trials that share something else; says what.
-    """
-    if config.optuna_url is not None or not Path(config.folder, JOURNAL).is_file():
-        return
-    url = storage_url(config.folder, None)
-    found = StudyView(StudyPlace(name=config.name, folder=config.folder, url=url)).snapshot()
-    begun = storage_of(config.runs_folder).entries() or any(run.record.curve for run in found.runs)
-    if found.fingerprint and begun:
-        refuse_other(config.name, found.fingerprint, json.loads(json.dumps(fingerprint())))

@@ -150,15 +150,10 @@ def open_study(
             if isinstance(storage, StudyJournal):
                 storage.compact()  # a later compaction would number the new study as the old one
             return open_study(storage, name, modes=modes, fingerprint=fingerprint)
-    refuse_other(name, known, now)
-    return study
-
-
-def refuse_other(name: str, known: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise ``StudyConflict`` where a study's trials do not share what they shared before."""
     if changed := "\n".join(f"  {line}" for line in differences(known, now)):
         raise StudyConflict(
             f"study {name!r} exists and was made from something else:\n{changed}\n"
             "Give another --study NAME, run the command that started this one, or add\n"
             "--fork NAME: a new study that knows those of the old trials that still hold."
         )
+    return study
