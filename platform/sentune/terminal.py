@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -53,10 +52,9 @@ class Terminal(Console):
 
 
 def screen() -> Terminal:
-    """Return the terminal; where there is none (a job's log), tables are 120 characters wide, or
-    as ``$COLUMNS`` says."""
+    """Return the terminal; where there is none (a job's log), tables are 120 characters wide."""
     console = Terminal()
-    return console if console.is_terminal or "COLUMNS" in os.environ else Terminal(width=120)
+    return console if console.is_terminal else Terminal(width=120)
 
 
 def plain_table(*columns: str | Column, **style: Any) -> Table:
