@@ -128,7 +128,7 @@ def test_the_same_run_goes_on_and_another_is_refused(tmp_path: Path) -> None:
     run_locally(RUN, tmp_path / "run", say=again.append)
     assert len(again) == 1, "only what was said last"
     other = LocalRun(**{**vars(RUN), "seed": 5})
-    with pytest.raises(InvalidValue, match="a run with another seed"):
+    with pytest.raises(InvalidValue, match="differs in seed; name another folder"):
         run_locally(other, tmp_path / "run", say=again.append)
 
 
@@ -150,7 +150,25 @@ def test_unknown_objective_names_those_there_are_and_leaves_the_folder(
     run = LocalRun(**{**vars(RUN), "objective": objective})
     with pytest.raises(InvalidValue, match=rf"--objective: '{objective}'.*{there}"):
         run_locally(run, tmp_path / "run", say=lambda _: None)
-    assert not (tmp_path / "run" / "run.json").exists()
+    run_locally(RUN, tmp_path / "run", say=_silent)
+
+
+def test_a_run_that_failed_before_its_first_checkpoint_may_be_corrected(tmp_path: Path) -> None:
+    wrong = {**RUN.settings, "max_length": "4096"}
+    with pytest.raises(InvalidValue, match="max_length: 4096"):
+        run_locally(LocalRun(**{**vars(RUN), "settings": wrong}), tmp_path / "run", say=_silent)
+    run_locally(RUN, tmp_path / "run", say=_silent)
+
+
+def test_a_dev_corpus_that_has_changed_is_another_run(tmp_path: Path) -> None:
+    dev = tmp_path / "dev.csv"
+    rows = [f"a dog runs {n} times,a dog runs,{1 + n % 5}" for n in range(20)]
+    dev.write_text("\n".join(["sentence1,sentence2,score", *rows]))
+    run = LocalRun(**{**vars(RUN), "dev": (f"csv:{dev}",), "objective": "sts/spearman"})
+    run_locally(run, tmp_path / "run", say=_silent)
+    dev.write_text("\n".join(["sentence1,sentence2,score", *rows[::2]]))
+    with pytest.raises(InvalidValue, match="differs in dev_fingerprints; name another folder"):
+        run_locally(run, tmp_path / "run", say=_silent)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from sentune.readouts.grid import Readout, grid_of
 from sentune.readouts.interpretation import REFERENCES
 from sentune.tasks import check_posed, read_selected
 from sentune.tasks.references import References, kind_of_references
-from sentune.training.checkpoints import CheckpointStore, SavedProgress
+from sentune.training.checkpoints import CHECKPOINT, CheckpointStore, SavedProgress
 from sentune.training.closed_form import fit_and_sweep
 from sentune.training.closed_form_model import (
     VECTORS,
@@ -51,7 +51,7 @@ from sentune.training.trial import Program, TrialSpec
 Say = Callable[[str], None]
 
 
-RUN_FILE, ERROR = "run.json", "error-{}"
+RUN_FILE, CHECKPOINTS, ERROR = "run.json", "checkpoints", "error-{}"
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -137,7 +137,8 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
     trial = (_fitted if run.method in CLOSED_FORM else _trained)(run, out.resolve())
     dev = trial.spec.dev.open()
     check_posed("--objective", [trial.spec.objective], dev)
-    _claim({**run.model_dump(), "inputs": "+".join(trial.inputs)}, out)
+    read = {"inputs": trial.inputs, "dev_fingerprints": [corpus.fingerprint for corpus in dev]}
+    _claim({**run.model_dump(), **{name: "+".join(prints) for name, prints in read.items()}}, out)
     if workers == 1:
         _follow(trial, Group.single(), say)
     else:
@@ -226,18 +227,20 @@ def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
         milestones=(),
         objective=run.objective or run.kind.objective,
         seed=run.seed,
-        directory=str(out / "checkpoints"),
+        directory=str(out / CHECKPOINTS),
         readouts={n: readouts[n].parse(str(v)) for n, v in run.settings.items() if n in readouts},
     )
 
 
 def _claim(run: dict[str, Any], out: Path) -> None:
-    """One folder holds one run: going on with another would mix two."""
+    """One folder holds one run: going on from a checkpoint of another would mix two."""
     file, written = out / RUN_FILE, json.dumps(run, indent=1) + "\n"
-    if file.is_file() and file.read_text(encoding="utf-8") != written:
-        theirs, ours = json.loads(file.read_text(encoding="utf-8")), json.loads(written)
+    begun = any((out / CHECKPOINTS).glob(f"{CHECKPOINT}*"))
+    if begun and file.is_file() and (known := file.read_text(encoding="utf-8")) != written:
+        theirs, ours = json.loads(known), json.loads(written)
         differing = ", ".join(key for key in ours if ours[key] != theirs.get(key))
-        raise InvalidValue("--out", str(out), f"it holds a run with another {differing}")
+        fix = f"it holds a run that differs in {differing}; name another folder, or delete it"
+        raise InvalidValue("--out", str(out), fix)
     out.mkdir(parents=True, exist_ok=True)
     file.write_text(written, encoding="utf-8")
 
@@ -296,8 +299,6 @@ def _follow(trial: _Trial, group: Group, say: Say) -> None:
             metrics = progress.metrics
             if spec.objective not in metrics:
                 found = ", ".join(sorted(metrics))
-                if store.best() is None:  # the same folder takes a run with one of these
-                    Path(spec.directory).with_name(RUN_FILE).unlink(missing_ok=True)
                 raise InvalidValue("--objective", spec.objective, f"there are {found}")
             value = metrics[spec.objective]
             store.save(progress, -value if spec.mode == "min" else value)
