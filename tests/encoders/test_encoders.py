@@ -122,6 +122,17 @@ def test_the_longest_sentence_has_a_position_for_each_token(kind: str, longest: 
         encoder(ids, torch.ones_like(ids), "mean")
 
 
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_a_sentence_without_a_token_is_zero(folder: Path, pooling: Literal["mean", "max"]) -> None:
+    ids, mask = torch.ones(2, 3, dtype=torch.int64), torch.tensor([[1, 1, 1], [0, 0, 0]])
+    encoder = load(str(folder))
+    found = encoder(ids, mask, pooling)
+    found.sum().backward()
+    assert found[0].any()
+    assert not found[1].any()
+    assert all(p.grad.isfinite().all() for p in encoder.parameters() if p.grad is not None)
+
+
 def test_without_a_pooler_every_parameter_has_a_gradient(folder: Path) -> None:
     encoder = load(str(folder))
     rows = load_tokenizer(str(folder)).encode(SENTENCES, 32)

@@ -53,13 +53,14 @@ class TextEncoder(nn.Module):
 
     def states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """[N, L], [N, L] -> [N, L, H] last hidden states."""
-        found: Tensor = self._stack(
+        found: Tensor = self.stack(
             input_ids=input_ids, attention_mask=attention_mask
         ).last_hidden_state
         return found
 
     @property
-    def _stack(self) -> Any:
+    def stack(self) -> Any:
+        """The model, of an encoder-decoder its encoder."""
         return self.model.encoder if self._encoder_decoder else self.model
 
     def sparse_gradients(self, *, on: bool) -> None:
@@ -67,7 +68,7 @@ class TextEncoder(nn.Module):
 
         A dense one of MiniLM has 30,522 rows, and every call adds one of its own to it.
         """
-        self._stack.get_input_embeddings().sparse = on
+        self.stack.get_input_embeddings().sparse = on
 
     @property
     def dtype(self) -> torch.dtype:
@@ -107,13 +108,14 @@ def most_tokens(model: nn.Module) -> int | None:
 
 def pool(states: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
     """[N, L, H] states and [N, L] mask, 1 on tokens -> [N, H]: the first state, or the mean or the
-    largest value of each dimension over the tokens."""
+    largest value of each dimension over the tokens, 0 where there is none."""
     if pooling == "cls":
         return states[:, 0]
     mask = mask.unsqueeze(-1)
     if pooling == "max":
-        return states.masked_fill(mask == 0, float("-inf")).amax(1)
-    return (states * mask).sum(1) / mask.sum(1)
+        largest = states.masked_fill(mask == 0, float("-inf")).amax(1)
+        return largest.masked_fill(mask.sum(1) == 0, 0.0)
+    return (states * mask).sum(1) / mask.sum(1).clamp(min=1)
 
 
 def load(path: str) -> TextEncoder:
