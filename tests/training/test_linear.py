@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
+from transformers import (
+    AutoTokenizer,
+    BartConfig,
+    BartModel,
+    BertConfig,
+    DistilBertConfig,
+    DistilBertModel,
+)
 
 from sentune.corpora import SCHEMAS, Corpus, Kind
 from sentune.encoders import TextEncoder, load, prepare
@@ -24,6 +33,7 @@ from sentune.training.linear import (
     three_way_examples,
     two_way_examples,
 )
+from tests.embedder.test_pretrained import save_tokenizer
 from tests.rounding import rounding
 
 CPU = torch.device("cpu")
@@ -104,6 +114,26 @@ def test_an_encoder_without_token_types() -> None:
     ones = torch.ones(2, 5, dtype=torch.int64)
     inputs = {"input_ids": ones, "attention_mask": ones, "token_type_ids": ones}
     assert model(inputs).shape == (2, 3)
+
+
+def test_an_encoder_of_an_encoder_decoder_stands_alone(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    config = BartConfig(
+        vocab_size=32, d_model=16, encoder_attention_heads=2, decoder_attention_heads=2, **sizes
+    )
+    BartModel(config).save_pretrained(tmp_path)
+    save_tokenizer(tmp_path, special=True, padded=True)
+    model = PairClassifier(load(str(tmp_path)), 2)
+    ((_, inputs),) = PairTokenizer(str(tmp_path), 20).parts([("a dog", "the cat runs")], CPU)
+    assert model(inputs).shape == (1, 2)
+
+
+def test_a_tokenizer_without_cls_is_refused(tmp_path: Path) -> None:
+    BertConfig(vocab_size=32).save_pretrained(tmp_path)
+    save_tokenizer(tmp_path, special=False, padded=True)
+    with pytest.raises(InvalidValue, match=r"--encoder: .* begins with \[CLS\]"):
+        PairTokenizer(str(tmp_path), 20)
 
 
 def test_two_stages_learn_what_can_be_learned(folder: str, tokenizer: PairTokenizer) -> None:

@@ -25,8 +25,8 @@ from torch.nn.functional import cross_entropy
 from sentune.corpora.formats import read
 from sentune.corpora.schema import Corpus, Kind
 from sentune.encoders import TextEncoder, load, prepare
-from sentune.encoders.tokenizing import Tokenizer
-from sentune.errors import TrialFailed
+from sentune.encoders.tokenizing import Tokenizer, begins_with_cls
+from sentune.errors import InvalidValue, TrialFailed
 from sentune.methods.base import Settings
 from sentune.readouts.three_way import (
     CLASSES,
@@ -74,10 +74,16 @@ class ClassifiedPairs:
 
 
 class PairTokenizer(Tokenizer):
-    """The tokenizer of an encoder folder, for pairs of at most ``max_length`` tokens."""
+    """The tokenizer of an encoder folder, for pairs of at most ``max_length`` tokens.
+
+    Raises:
+        InvalidValue: it puts no [CLS] before a pair, whose state LINEAR classifies.
+    """
 
     def __init__(self, folder: str, max_length: int) -> None:
         super().__init__(folder)
+        if not begins_with_cls(self._tokenizer):
+            raise InvalidValue("--encoder", folder, "name one whose tokenizer begins with [CLS]")
         self._max_length = max_length
 
     def parts(self, pairs: Pairs, device: torch.device) -> Iterator[tuple[Classes, Inputs]]:
@@ -119,7 +125,7 @@ class PairClassifier(nn.Module):
         # RoBERTa knows one type and DistilBERT none: there the separators alone tell p from h
         if getattr(self.encoder.model.config, "type_vocab_size", 0) < 2:
             inputs = {name: part for name, part in inputs.items() if name != "token_type_ids"}
-        states = self.encoder.model(**inputs).last_hidden_state
+        states = self.encoder.stack(**inputs).last_hidden_state
         logits: Tensor = self.layer(states[:, 0].to(self.encoder.dtype))
         return logits
 
