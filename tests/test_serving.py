@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -21,6 +22,8 @@ import pytest
 
 from sentune.embedder.embedder import Embedder
 from sentune.encoders import prepare
+from sentune.errors import InvalidValue
+from sentune.study.planning.capacity import Capacity, Node
 from sentune.training.model import seal_model
 from tests.servers import free_port
 from tests.training.test_model import saved
@@ -68,10 +71,71 @@ def test_replicas_share_the_gpus(
     monkeypatch.setattr(serving, "ModelServer", deployment)
     monkeypatch.setattr(serving.serve, "start", MagicMock())
     monkeypatch.setattr(serving.serve, "run", MagicMock())
-    monkeypatch.setattr(serving.ray, "cluster_resources", lambda: {"CPU": 8.0, "GPU": 2.0})
+    two = Capacity.fixed(Node(cpus=8, gpus=2))
+    monkeypatch.setattr(serving, "available", lambda: two)
     serving.run("model", host="h", port=1, replicas=replicas, max_batch=1, gpus=given)
     needs = {"num_gpus": each}
     deployment.options.assert_called_once_with(num_replicas=replicas, ray_actor_options=needs)
+
+
+@pytest.mark.parametrize(
+    ("reachable", "gpus", "said"),
+    [
+        (2, None, "--replicas: 6 .*room for 2, a CPU each"),
+        (8, 0.5, "--replicas: 6 .*room for 0, a CPU and 0.5 GPUs each"),
+        (8, None, ""),
+    ],
+)
+def test_replicas_without_room_are_refused_or_wait_for_the_cluster_to_grow(
+    reachable: int,
+    gpus: float | None,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("ray.serve", reason="the extra 'serve' is not installed")
+    from sentune import serving
+
+    small, large = Node(cpus=2), Node(cpus=reachable)
+    monkeypatch.setattr(serving, "available", lambda: Capacity(nodes=(small,), reachable=(large,)))
+    monkeypatch.setattr(serving, "serve", MagicMock())
+    monkeypatch.setattr(serving, "ModelServer", MagicMock())
+    given: dict[str, Any] = {"replicas": 6, "max_batch": 1, "gpus": gpus}
+    if said:
+        with pytest.raises(InvalidValue, match=said):
+            serving.run("model", host="h", port=1, **given)
+        assert not serving.serve.start.called
+    else:
+        serving.run("model", host="h", port=1, **given)
+        assert "room for 2 of 6 replicas" in capsys.readouterr().out
+
+
+def test_a_replica_that_encodes_answers_health_checks() -> None:
+    """A check neither waits for the encoding nor encodes beside it."""
+    pytest.importorskip("ray.serve", reason="the extra 'serve' is not installed")
+    from sentune import serving
+
+    begun, checked = threading.Event(), threading.Event()
+
+    def encode(sentences: list[str], **_: Any) -> Any:
+        begun.set()
+        assert checked.wait(30), "the check came after the encoding"
+        return np.zeros((len(sentences), 2), np.float32)
+
+    own = serving.ModelServer.func_or_class.__mro__[1]  # without what Ray Serve puts around it
+    replica = object.__new__(own)
+    replica.embedder = MagicMock(encode=MagicMock(side_effect=encode))
+    replica._encoding = threading.Lock()
+
+    async def ask() -> Any:
+        answer = asyncio.ensure_future(own._embed.__wrapped__(replica, [["a dog runs"]]))
+        assert await asyncio.to_thread(begun.wait, 30)
+        replica.check_health()
+        checked.set()
+        return await answer
+
+    assert [rows.shape for rows in asyncio.run(ask())] == [(1, 2)]
+    replica.embedder.encode.assert_called_once()
 
 
 def asked(address: str, route: str, body: Any = None) -> Any:
@@ -124,6 +188,7 @@ def test_its_interface_is_described_and_wrong_requests_are_refused(address: str)
     for route, body, field in (
         ("embeddings", {"sentences": []}, "sentences"),
         ("entails", {"pairs": [["alone"]]}, "pairs"),
+        ("embeddings", {"sentences": ["half a pair: \ud83d"]}, "sentences"),
     ):
         with pytest.raises(urllib.error.HTTPError) as refused:
             asked(address, route, body)

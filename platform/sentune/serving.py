@@ -4,19 +4,24 @@ Annotations are not postponed here: Ray Serve sends the class by value, and Fast
 the names in a module that the replica does not have.
 """
 
+import asyncio
 import logging
+import threading
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
-import ray
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from ray import serve
 
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.encode import Embeddings
 from sentune.errors import InvalidValue
+from sentune.study.planning.capacity import available
+from sentune.terminal import say
 
 MOST = 4096
 """Sentences or pairs of one request."""
@@ -65,6 +70,14 @@ class HealthAnswer(BaseModel):
 web = FastAPI(title="sentune", description="A model of sentence embeddings.")
 
 
+@web.exception_handler(RequestValidationError)
+async def refuse(request: Request, error: RequestValidationError) -> JSONResponse:
+    """Say what is wrong without repeating it: half of a surrogate pair cannot be sent."""
+    named = ("type", "loc", "msg")
+    said = [{name: one[name] for name in named} for one in error.errors()]
+    return JSONResponse({"detail": said}, status_code=422)
+
+
 @serve.deployment
 @serve.ingress(web)
 class ModelServer:
@@ -72,17 +85,29 @@ class ModelServer:
 
     def __init__(self, model: str, max_batch: int) -> None:
         self.model, self.embedder = model, Embedder.load(model)
+        self._encoding = threading.Lock()
         self._embed.set_max_batch_size(max_batch)
 
     def check_health(self) -> None:
-        """Encode a sentence; Ray Serve starts a replica anew where that fails."""
-        self.embedder.encode("health")
+        """Encode a sentence, unless one that encodes already shows that it lives.
+
+        Ray Serve starts a replica anew where that fails, or takes 30 s.
+        """
+        if self._encoding.acquire(blocking=False):
+            try:
+                self.embedder.encode("health")
+            finally:
+                self._encoding.release()
+
+    def _encode(self, sentences: list[str]) -> Embeddings:
+        with self._encoding:
+            return self.embedder.encode(sentences, show_progress=False)
 
     @serve.batch(batch_wait_timeout_s=0.005)  # type: ignore[untyped-decorator]
     async def _embed(self, requests: list[list[str]]) -> list[Embeddings]:
         """Return [n, D] embeddings for each request of n sentences."""
         every = [sentence for request in requests for sentence in request]
-        rows = self.embedder.encode(every, show_progress=False)
+        rows = await asyncio.to_thread(self._encode, every)  # health checks are answered meanwhile
         return np.split(rows, np.cumsum([len(request) for request in requests])[:-1])
 
     async def _sides(self, pairs: Sequence[tuple[str, str]]) -> tuple[Embeddings, Embeddings]:
@@ -131,10 +156,20 @@ def run(
         gpus: of a replica; None: an equal share of the cluster's, at most one.
 
     Raises:
+        InvalidValue: the cluster has no room for so many replicas, and cannot grow to it.
         RuntimeError: Ray Serve could not start it.
     """
+    cluster = available()
     if gpus is None:
-        gpus = min(1.0, ray.cluster_resources().get("GPU", 0.0) / replicas)
+        gpus = min(1.0, sum(node.gpus for node in cluster.nodes) / replicas)
+    now, most = (
+        sum(node.holds(gpus) for node in nodes) for nodes in (cluster.nodes, cluster.reachable)
+    )
+    if replicas > most:
+        each = "a CPU" + (f" and {gpus:.3g} GPUs" if gpus else "")
+        raise InvalidValue("--replicas", replicas, f"the cluster has room for {most}, {each} each")
+    if replicas > now:
+        say(f"waiting for the cluster to grow: it has room for {now} of {replicas} replicas")
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     serve.start(http_options={"host": host, "port": port})
     deployment: Any = ModelServer
