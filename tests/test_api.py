@@ -207,16 +207,22 @@ def test_wrong_arguments_are_refused_before_anything_starts(tmp_path: Path) -> N
     assert not [*tmp_path.iterdir()]
 
 
-def test_quick_sets_what_the_flag_of_the_command_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[StudyOptions] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[StudyOptions]:
+    """Options of the jobs that were to run; each ends with "enough" in its place."""
+    found: list[StudyOptions] = []
 
     def run(options: StudyOptions, space: SearchSpace) -> None:
-        asked.append(options)
+        found.append(options)
         raise Ended(FAILED, "enough")
 
     monkeypatch.setattr(import_module("sentune.job.run"), "tune", run)
+    return found
+
+
+def test_quick_sets_what_the_flag_of_the_command_does(
+    tmp_path: Path, asked: list[StudyOptions]
+) -> None:
     for given in ({"quick": True}, {"quick": True, "trials": 5}, {"quick": False}):
         with pytest.raises(SentuneError, match="enough"):
             sentune.tune("intersent", storage=str(tmp_path), **given)
@@ -257,15 +263,8 @@ def test_an_interrupted_tune_returns_and_the_same_call_goes_on(tmp_path: Path) -
 
 
 def test_paths_numbers_of_numpy_and_none_are_options_of_a_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, asked: list[StudyOptions]
 ) -> None:
-    asked: list[StudyOptions] = []
-
-    def run(options: StudyOptions, space: SearchSpace) -> None:
-        asked.append(options)
-        raise Ended(FAILED, "enough")
-
-    monkeypatch.setattr(import_module("sentune.job.run"), "tune", run)
     text = {"storage": str(tmp_path), "encoder": str(tmp_path / "bert"), "trials": 3}
     other = {"storage": tmp_path, "encoder": tmp_path / "bert", "trials": np.int64(3)}
     for options, size, none in ((text, 16, "none"), (other, np.int64(16), None)):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -49,14 +49,19 @@ def test_the_first_configuration_is_the_published_one_or_from_the_middle() -> No
     assert abs(float(middle["learning_rate"]) - 1e-3) < 1e-9  # type: ignore[arg-type]
 
 
-def test_a_job_that_trains(tmp_path: Path) -> None:
-    options = JobOptions(
+def small(folder: Path, **others: Any) -> JobOptions:
+    """Options of a job of seconds, with its storage there."""
+    return JobOptions(
         corpus="builtin:nli?size=192",
         dev=("builtin:nli?split=dev&size=60",),
         encoder="builtin:tiny?layers=1&width=16&heads=2&inner=32",
-        storage=str(tmp_path),
-        dry_run=True,
+        storage=str(folder),
+        **others,
     )
+
+
+def test_a_job_that_trains(tmp_path: Path) -> None:
+    options = small(tmp_path, dry_run=True)
     job, text = make_job(options, SPACE), io.StringIO()
     show_plan(job, options, Console(file=text, width=100), seconds=600)
     assert job.space.first_points()[0]["dimension"] == 2
@@ -72,14 +77,7 @@ def test_a_job_that_trains(tmp_path: Path) -> None:
 def test_a_metric_that_the_probe_does_not_measure_is_refused(
     tmp_path: Path, given: dict[str, tuple[str]]
 ) -> None:
-    options = JobOptions(
-        corpus="builtin:nli?size=192",
-        dev=("builtin:nli?split=dev&size=60",),
-        encoder="builtin:tiny?layers=1&width=16&heads=2&inner=32",
-        storage=str(tmp_path),
-        dry_run=True,
-        **given,  # type: ignore[arg-type]
-    )
+    options = small(tmp_path, dry_run=True, **given)
     said = r"--(objective|constraint): 'direction/foo'.*direction measures.*direction/accuracy"
     with pytest.raises(InvalidValue, match=said):
         show_plan(make_job(options, SPACE), options, QUIET, seconds=600)
@@ -187,14 +185,7 @@ def test_a_job_that_fits(tmp_path: Path) -> None:
 def test_a_job_compares_trials_after_twenty_steps_of_its_first_point(
     batch: str, rungs: tuple[int, ...], tmp_path: Path
 ) -> None:
-    options = JobOptions(
-        corpus="builtin:nli?size=192",
-        dev=("builtin:nli?split=dev&size=60",),
-        encoder="builtin:tiny?layers=1&width=16&heads=2&inner=32",
-        storage=str(tmp_path),
-        max_examples=2880,
-        set=(f"batch_size={batch}",),
-    )
+    options = small(tmp_path, max_examples=2880, set=(f"batch_size={batch}",))
     searched = replace(
         SPACE,
         settings={**SPACE.settings, "batch_size": Choice(16, 17, 32)},

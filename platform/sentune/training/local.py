@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pickle
 import tempfile
@@ -252,8 +253,10 @@ def _follow_in_group(trial: _Trial, workers: int, say: Say) -> None:
         SentuneError: as one of them raised it.
     """
     start: Callable[..., Any] = start_processes  # without types in torch
+    logging.getLogger(start_processes.__module__).setLevel(logging.ERROR)  # it tells whom it ends
     with tempfile.TemporaryDirectory() as meeting:
-        group = start(_worker, (trial, workers, meeting, say), nprocs=workers, join=False)
+        arguments = (trial, workers, meeting, say)
+        group = start(_worker, arguments, nprocs=workers, join=False, daemon=True)
         try:
             while not group.join():
                 continue
