@@ -267,9 +267,11 @@ def test_paths_numbers_of_numpy_and_none_are_options_of_a_job(
 ) -> None:
     text = {"storage": str(tmp_path), "encoder": str(tmp_path / "bert"), "trials": 3}
     other = {"storage": tmp_path, "encoder": tmp_path / "bert", "trials": np.int64(3)}
-    for options, size, none in ((text, 16, "none"), (other, np.int64(16), None)):
+    plain = {"batch_size": 16, "learning_rate": 2e-5, "micro_batch": "none"}
+    numpys = {"batch_size": np.int64(16), "learning_rate": np.float32(2e-5), "micro_batch": None}
+    for options, settings in ((text, plain), (other, numpys)):
         with pytest.raises(SentuneError, match="enough"):
-            sentune.tune("gumbel", **options, set={"batch_size": size, "micro_batch": none})
+            sentune.tune("gumbel", **options, set=settings)
     assert asked[0] == asked[1]
 
 

@@ -60,7 +60,9 @@ def address(model: Path) -> Iterator[str]:
             assert server.wait(60) == 0
 
 
-@pytest.mark.parametrize(("replicas", "given", "each"), [(1, None, 1), (4, None, 0.5), (4, 0.0, 0)])
+@pytest.mark.parametrize(
+    ("replicas", "given", "each"), [(1, None, 1), (3, None, 0.5), (4, None, 0.5), (4, 0.0, 0)]
+)
 def test_replicas_share_the_gpus(
     replicas: int, given: float | None, each: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

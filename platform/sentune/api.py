@@ -17,6 +17,7 @@ from sentune.errors import InvalidValue, SentuneError
 from sentune.job.command import FAILED, Ended
 from sentune.job.notebook import without_advice
 from sentune.job.options import StudyOptions, parse
+from sentune.study.space.domains import python_number
 from sentune.study_result import StudyResult
 from sentune.user_code import address_of
 
@@ -97,7 +98,7 @@ def tune(
     fields = type(job.defaults).model_fields.keys() - {"dry_run"}  # there is no study to return
     _check_known(options, known=(*fields, *flags))
     options = _plain(options)
-    chosen = {**options, "set": _set(_plain(set or {}))}
+    chosen = {**options, "set": _set(set or {})}
     quick = dict(job.quick or {}) if chosen.pop("quick", False) else {}
     if isinstance(chosen.get("sampler"), type):
         chosen["sampler"] = address_of(chosen["sampler"])
@@ -309,10 +310,9 @@ def _check_known(options: Mapping[str, Any], known: Collection[str]) -> None:
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values with numpy's numbers and paths as those of Python and as text."""
     return {
-        name: value.item() if getattr(value, "shape", None) == ()
-        else os.fspath(value) if isinstance(value, Path) else value
+        name: os.fspath(value) if isinstance(value, Path) else python_number(value)
         for name, value in values.items()
-    }  # fmt: skip
+    }
 
 
 def _set(settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ the names in a module that the replica does not have.
 
 import asyncio
 import logging
+import math
 import threading
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -153,15 +154,16 @@ def run(
     """Start the server on the cluster that this process has joined, and wait until it answers.
 
     Args:
-        gpus: of a replica; None: an equal share of the cluster's, at most one.
+        gpus: of a replica; None: the largest even part of one with which all have room.
 
     Raises:
         InvalidValue: the cluster has no room for so many replicas, and cannot grow to it.
         RuntimeError: Ray Serve could not start it.
     """
     cluster = available()
-    if gpus is None:
-        gpus = min(1.0, sum(node.gpus for node in cluster.nodes) / replicas)
+    if gpus is None:  # as many to each GPU, since one of them holds a replica's part
+        total = sum(node.gpus for node in cluster.nodes)
+        gpus = 1 / math.ceil(max(1.0, replicas / total)) if total else 0.0
     now, most = (
         sum(node.holds(gpus) for node in nodes) for nodes in (cluster.nodes, cluster.reachable)
     )

@@ -466,8 +466,9 @@ def test_a_dataset_that_was_saved_to_disk(tmp_path: Path) -> None:
     corpus = read(f"hf:{tmp_path}/saved", Kind.LABELLED_PAIRS)
     assert corpus.table["label"].to_pylist() == ["contradiction"]
     assert corpus.counts == {"read": 2, "unlabelled": 1, "rows": 1}
-    with pytest.raises(CorpusError, match="saved using `save_to_disk`"):
+    with pytest.raises(CorpusError, match="saved using `save_to_disk`") as error:
         read(f"hf:{tmp_path}/saved?split=test", Kind.LABELLED_PAIRS)
+    assert str(error.value).count("datasets cannot load it") == 1
 
 
 @pytest.mark.parametrize("name", ["text", "csv", "jsonl", "parquet"])

@@ -78,9 +78,8 @@ def test_a_decoded_sentence_has_room_for_a_token_behind_its_start(model, length)
 def test_what_cannot_be_is_refused(model):
     with pytest.raises(InvalidValue, match="16 numbers"):
         model.decode(np.zeros((2, 5), np.float32))
-    for wrong in ({"beams": 0}, {"max_length": 0}, {"max_length": 1}):
-        with pytest.raises(InvalidValue, match=next(iter(wrong))):
-            model.decode(model.fuse(A, B), **wrong)
+    with pytest.raises(InvalidValue, match="beams"):
+        model.decode(model.fuse(A, B), beams=0)
     simcse = Simcse(model.method.encoder, SimcseSettings())
     other = Embedder(simcse, model.tokenizer, settings={}, readouts={}, device="cpu")
     for call in (lambda: other.fuse(A, B), lambda: other.decode(np.zeros(16, np.float32))):

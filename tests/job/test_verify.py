@@ -30,6 +30,7 @@ from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
 from sentune.io.checksums import document_checksum
 from sentune.job.families import make_job
+from sentune.job.families.base import JobFamily
 from sentune.job.options import JobOptions
 from sentune.job.product import publish
 from sentune.job.study_files import describe, start_summary
@@ -87,7 +88,7 @@ def make_study(storage: Path) -> None:
     summary = start_summary(job, options)
     describe(config, options, job.space, None)
     stored = open_storage(storage_url(config.folder, None), driver=True)
-    shared = {"corpora": job.fingerprints()["corpora"]}
+    shared = {"corpora": JobFamily.fingerprints(job)["corpora"]}  # without shipping by Ray
     world = {**shared, "space": job.space.identity()}
     study = open_study(stored, NAME, modes=["max"], fingerprint=world)
     store = TrialStore(

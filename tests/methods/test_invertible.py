@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentune.errors import TrialFailed
+from sentune.errors import InvalidValue, TrialFailed
 from sentune.methods.invertible import PARTS, Invertible, Postprocessing, top_component
 from sentune.methods.invertible_representations import Representations, mean_parts, three_pools
 from tests.methods.invertible_scenes import WIDTH, model, sentences, table
@@ -142,6 +142,8 @@ def test_components_of_the_corpus_are_stored_those_of_a_task_are_not() -> None:
     own = represent(texts, "task")
     assert top_component(own["z_en"]).abs().sum() > 0
     assert not torch.allclose(own["z_en"], together["z_en"])
+    with pytest.raises(InvalidValue, match=r"component_from: 'corpora'.*corpus or task"):
+        represent(texts, "corpora")  # type: ignore[arg-type]
     found = method.postprocessing.state_dict()
     assert all(torch.equal(found[name], stored[name]) for name in stored)
     assert {"component_z_en", "length_words"} <= stored.keys()

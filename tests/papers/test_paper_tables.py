@@ -229,9 +229,15 @@ def test_every_trial_of_a_table_over_two_settings_runs_to_its_end(folder: Path) 
 
 
 def measured_by(
-    monkeypatch: pytest.MonkeyPatch, name: str, row: str, data: dict[str, str], *places: int
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    row: str,
+    data: dict[str, str],
+    *places: int,
+    **changes: Any,
 ) -> tuple[list[dict[str, Any]], MadeTable]:
-    """Keywords of ``evaluate`` for columns of a row whose study is not run, and the table."""
+    """Keywords of ``evaluate`` for columns of a row whose study is not run, and the table, with
+    changes of its fields."""
     stored = StoredReferences(("Own one .", "Own two ."), torch.zeros(2, 4), {1: 2})
     model = SimpleNamespace(
         readouts={}, references=stored, embed=lambda texts, **_: torch.ones(len(texts), 4)
@@ -254,7 +260,7 @@ def measured_by(
         if one.name == row
     )
     columns = tuple(table.columns[place] for place in places)
-    small = table.model_copy(update={"rows": rows, "columns": columns})
+    small = table.model_copy(update={"rows": rows, "columns": columns, **changes})
     wanted = replace(choices(None, quick=False), data=DataFolder(None, data))
     return asked, TableMaker(choices=wanted, say=lambda said: None).make(paper, small)
 
@@ -271,7 +277,7 @@ def test_direction_is_measured_on_the_pairs_of_its_paper(
 ) -> None:
     """GaussCSE takes every pair labelled entailment, GumbelCSE none that entails both ways."""
     (asked,), _ = measured_by(monkeypatch, name, row, {**NLI, "SICK test": "sick:SICK.txt"}, 2)
-    assert asked["exclude"] == exclude
+    assert (asked["exclude"], asked["component_from"]) == (exclude, "corpus")
 
 
 def test_components_of_invertible_decoders_are_of_each_task(
@@ -300,6 +306,8 @@ def test_interpretations_are_taken_against_the_paper_s_references(
     said = differences(made)
     assert f"Readouts of csts: chosen on csts:{train}." in said
     assert f"Interpretations: against all of csts:{train}." in said
+    (asked,), _ = measured_by(monkeypatch, name, row, data, 0, 1, reference_rows=2)
+    assert asked["model"].references.sizes == {2: 4}
 
     paper, table = find_published("gumbelcse/table-3")
     assert isinstance(table, PublishedTable)
@@ -318,7 +326,7 @@ def test_readouts_of_a_data_set_that_is_not_there_are_said(
     assert asked["dev"] is None
     assert asked["model"].references.sentences == ("Own one .", "Own two .")
     said = "\n".join(differences(made))
-    assert "Readouts of csts: chosen on no C-STS train, which is not there." in said
+    assert "Readouts of csts: those of the study, as C-STS train is not there." in said
     assert "stored with the model, as C-STS train is not there." in said
 
 

@@ -70,7 +70,13 @@ def test_smaller_is_first_where_the_objective_is_smaller_the_better() -> None:
 
 @pytest.mark.parametrize(
     ("metric", "order"),
-    [("toy/loss", "ab"), ("toy/loss:max", "ba"), ("toy/auc", "ba"), ("toy/auc:min", "ab")],
+    [
+        ("toy/loss", "ab"),
+        ("train/deviation", "ab"),
+        ("toy/loss:max", "ba"),
+        ("toy/auc", "ba"),
+        ("toy/auc:min", "ab"),
+    ],
 )
 def test_a_metric_that_is_no_objective_says_whether_smaller_is_better(
     metric: str, order: str
@@ -78,7 +84,11 @@ def test_a_metric_that_is_no_objective_says_whether_smaller_is_better(
     views = [seen("a", [0.9]), seen("b", [0.8])]
     for view, value in zip(views, (0.1, 0.2), strict=True):
         over = Spread(mean=value, sd=0.0, values=[value])
-        view.summary.finalists[0].metrics |= {"toy/loss": over, "toy/auc": over}
+        view.summary.finalists[0].metrics |= {
+            "toy/loss": over,
+            "toy/auc": over,
+            "train/deviation": over,
+        }
     found = leaderboard(views, metric)
     assert "".join(found.index) == order
     assert set(found["metric"]) == {metric.partition(":")[0]}

@@ -153,6 +153,7 @@ def rows_beside(metrics: dict[str, float], *specs: str, decoder: str = "") -> li
         ("senteval:/d/senteval", "MR", True),
         ("csts:/d/lc/all.csv", "LC-STS", True),
         ("snli:/d/snli_1.0_test.jsonl?rows=0:9", "SNLI test", False),
+        ("snli:/d/snli_1.0_test.jsonl?premises=0:9", "SNLI test", False),
         ("json:/d/snli_1.0_test.jsonl", "SNLI test", False),
     ],
 )

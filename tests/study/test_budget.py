@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.config import Budget
-from sentune.study.runner.limits import Limits, expected_finals
+from sentune.study.runner.limits import Limits, expected_rest
 from sentune.study.space.objectives import Objective
 
 SCORE, COST = Objective("toy/score"), Objective("toy/cost", "min")
@@ -138,21 +138,20 @@ def test_finals_are_expected_to_take_what_complete_trials_took() -> None:
     slow = trial(2, state=TrialState.PRUNED, examples=50)
     slow.seconds = 10_000
     records = [trial(0), trial(1, examples=300), slow]  # a tenth of a second an example
-    expected = expected_finals(records, runs=5, max_examples=36_000, concurrent=2)
-    assert expected.examples == 180_000
+    expected = expected_rest(records, runs=5, max_examples=36_000, concurrent=2)
     assert expected.hours == pytest.approx(3.0)  # three rounds of an hour
     assert expected.gpu_hours == pytest.approx(10.0)  # five runs of an hour on two GPUs
-    after = expected_finals(records, 5, 36_000, 2, rests=[0.5, 1.0])
+    after = expected_rest(records, 5, 36_000, 2, rests=[0.5, 1.0])
     assert after.hours == pytest.approx(4.0), "the rests of two trials first, side by side"
     assert after.gpu_hours == pytest.approx(13.0)
 
 
 def test_before_the_first_complete_trial_the_others_tell() -> None:
     stopped = trial(0, state=TrialState.PRUNED, examples=50)
-    assert expected_finals([stopped], 1, 36_000, 1).hours == pytest.approx(1.0)
+    assert expected_rest([stopped], 1, 36_000, 1).hours == pytest.approx(1.0)
     nothing = trial(1, state=TrialState.RUNNING, examples=0)
-    assert expected_finals([nothing], 1, 36_000, 1) == Spent()
-    assert expected_finals([stopped], 0, 36_000, 1) == Spent()
+    assert expected_rest([nothing], 1, 36_000, 1) == Spent()
+    assert expected_rest([stopped], 0, 36_000, 1) == Spent()
 
 
 def test_a_trial_that_went_on_keeps_as_much_for_the_finals_as_one_at_once() -> None:
@@ -170,7 +169,7 @@ def test_a_trial_that_went_on_keeps_as_much_for_the_finals_as_one_at_once() -> N
 def test_trials_of_another_study_say_nothing_of_what_a_run_costs() -> None:
     own, taken = trial(0, examples=900), trial(1, examples=900)
     taken.source, taken.gpu_seconds = "another", 0.0
-    assert expected_finals([own, taken], 1, 900, 1) == expected_finals([own], 1, 900, 1)
+    assert expected_rest([own, taken], 1, 900, 1) == expected_rest([own], 1, 900, 1)
 
 
 def test_spent_is_summed_over_trials_and_finalists() -> None:

@@ -160,10 +160,13 @@ def test_of_one_that_went_on_the_run_with_its_best_milestone_is_kept(storage: st
     study, needed = toys(storage, keep=1), {"0001"}
     study.add(0.9, TrialState.PRUNED)
     study.trials[0].curve = {50: {SCORE.metric: 0.9}}
+    retention = Retention(study.config, study, needed=lambda: needed)
     for parent, state in ((0, TrialState.PRUNED), (1, TrialState.RUNNING)):
         study.add(0.9, state)
         study.trials[-1].parent, study.trials[-1].begun_at = parent, 100
-    retention = Retention(study.config, study, needed=lambda: needed)
+        if state is TrialState.PRUNED:
+            retention.apply()
+            assert study.kept() == {"0000": BEST, "0001": ALL}, "0001 waits to go on"
     retention.apply()
     assert study.kept() == {"0000": BEST, "0001": ALL, "0002": ALL}
     needed.clear()

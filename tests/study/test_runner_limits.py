@@ -136,6 +136,27 @@ def test_trials_that_an_interruption_left_go_on_unless_hours_are_used_up(
     assert len(again.store.all_trials()) == 4, "no other one is started"
 
 
+def test_of_trials_that_an_interruption_left_no_more_go_on_than_leave_hours_for_the_finals(
+    tmp_path: Path,
+) -> None:
+    """Half an hour a run, one after the other; --max-trials has closed the search before."""
+    before = Study(tmp_path)
+    before.whole("a", seconds=1800.0)
+    for name in "bcde":
+        before.start(name)
+    held, given = Held(hours=0.5), []
+    again = Study(tmp_path, budget=Budget(max_trials=5, max_hours=2), held=held, finals=1)
+    for name in "bcde":
+        if (run := again.start(name)) is None:
+            break
+        given.append(run.number)
+        held.hours += 0.5
+        again.say(name, final=True, seconds=1800.0)
+        again.runner.end(name)
+    assert given == [1], "1.0 hours are used up; a second one and the final do not fit in 2"
+    assert "--max-hours 2 is used up" in again.runner.limits.ended_early
+
+
 @pytest.mark.parametrize(
     ("budget", "given"), [(Budget(max_trials=1), [0, 1]), (Budget(max_hours=1.0), [0])]
 )

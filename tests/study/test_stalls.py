@@ -115,6 +115,16 @@ def test_silence_counts_only_while_the_control_actor_answers(killed: list[Any]) 
     assert killed == []
 
 
+def test_the_beat_of_a_run_that_has_ended_is_forgotten() -> None:
+    watch, control, _ = a_watch(10.0)
+    control.answer = {"0000": Beat(number=1), "0001": Beat(number=1)}
+    watch.look(lambda: {"0000": "its actor", "0001": "another"})
+    read = watch.beats
+    watch.forget("0000")
+    assert watch.beats.keys() == {"0001"}
+    assert read.keys() == {"0000", "0001"}, "a thread may go through it"
+
+
 def test_a_run_that_stalls_is_ended_and_given_out_again(
     tmp_path: Path, killed: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:

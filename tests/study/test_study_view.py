@@ -24,7 +24,7 @@ from sentune.study.store.file_lock import LOCK_FILE, FileLock
 from sentune.study.store.storage import open_storage
 from sentune.study.store.study_index import every_study, find_study, is_database
 from sentune.study.store.study_view import StudyView
-from sentune.study.store.trial_codec import MEMORY, record_of
+from sentune.study.store.trial_codec import MEMORY, PARENT, record_of
 
 FINALS = ((2, 1, 0.31), (2, 2, 0.35), (0, 1, 0.5))
 TOLD: dict[str, Any] = {"options": {"trials": 30}, "space": SPACE.to_dict(), "started": ""}
@@ -68,6 +68,15 @@ def test_a_trial_that_found_no_memory_was_not_stopped_early(tmp_path: Path):
     seen = view(tmp_path)
     assert seen.snapshot().counts == {"complete": 1, "pruned": 1, "infeasible": 1}
     assert [t.state.value for t in seen.snapshot().trials] == ["complete", "pruned", "infeasible"]
+
+
+def test_of_a_trial_that_went_on_the_later_part_is_the_best_so_far(tmp_path: Path):
+    early = trial_of(0.1, state=TrialState.PRUNED, examples=300)
+    later = trial_of(0.1, state=TrialState.RUNNING, examples=300, notes={PARENT: 0})
+    make_study(tmp_path, trials=(early, later), told=TOLD)
+    leading = view(tmp_path).snapshot().leading
+    assert leading is not None
+    assert leading.id == 1
 
 
 def test_the_best_trial_holds_every_constraint(tmp_path: Path):

@@ -242,7 +242,7 @@ def test_a_second_start_finds_nothing_to_send(
     assert held(close(tracker)) == first
 
 
-def test_a_study_that_is_driven_again_and_finds_nothing_to_do_gets_no_second_points(
+def test_a_study_that_is_driven_again_and_finds_nothing_to_do_gets_a_point_of_hours_alone(
     storage: Path, story: Story, held: Held
 ) -> None:
     tracker = tracker_in(storage)

@@ -159,14 +159,14 @@ def _grids(embedder: Embedder, references: References | None, items: list[str]) 
 def _corpora(option: str, texts: list[str], limit: int | None) -> list[tuple[str, Corpus]]:
     """Return kind and corpus for each ``KIND=FORMAT:PATH``, read as the task needs it."""
     from sentune.corpora.formats import read
-    from sentune.tasks import TASKS, kind_of, of_task
+    from sentune.tasks import TASKS, kind_of, of_task, task_and_corpus
 
     look_here()
     fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(TASKS)}, or MODULE:CLASS"
     found = []
     for text in texts:
-        kind, spec = key_and_value(option, text, fix)
-        if "?" in kind:  # the first = is one of the corpus' options
+        kind, spec = task_and_corpus(text)
+        if not kind:
             raise InvalidValue(option, text, fix)
         found.append((kind, read(of_task(spec, kind), kind_of(kind, option), limit=limit)))
     return found

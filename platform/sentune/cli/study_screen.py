@@ -173,7 +173,7 @@ def _score(study: StudySnapshot) -> str:
 
 def _best(study: StudySnapshot) -> str:
     """Return the best objective with its trial; while none is complete, that of one which is not,
-    as the job's log and the report have it."""
+    as the job's log has it."""
     if study.best is not None:
         return f"{_score(study)}, trial {study.best.id}"
     best, metric = study.leading, study.objective.metric

@@ -19,10 +19,9 @@ def held(node_cpus: float, node_gpus: float, cpus: float, gpus: float) -> int:
     """
     by_cpu = node_cpus / cpus if cpus else float("inf")
     by_gpu = node_gpus / gpus if gpus else float("inf")
-    # 1e-9: three workers of a third of a GPU each fit on one
     if 0 < gpus < 1:
         whole, rest = divmod(node_gpus, 1)
-        by_gpu = whole * int(1 / gpus + 1e-9) + rest / gpus
+        by_gpu = whole * int(1 / gpus + 1e-9) + rest / gpus  # 1e-9: three of a third fit on one
     return 0 if by_cpu == by_gpu == float("inf") else int(min(by_cpu, by_gpu) + 1e-9)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
@@ -117,9 +117,13 @@ class InvertibleEmbedder(PointEmbedder):
         own = Representations(self.method, max_length=self.max_length, size=batch_size)
         return evaluate_representations(tasks, represent, features=own.features, readouts=readouts)
 
+    @cached_property
+    def _widths(self) -> dict[str, int]:
+        return {name: rows.shape[1] for name, rows in self.represent([""]).items()}
+
     @property
-    def _width(self) -> int:  # of the representation
-        return self.embed([]).shape[1]
+    def _width(self) -> int:
+        return self._widths.get(self.representation) or self.embed([]).shape[1]
 
     def _represented(self, sentences: list[str], batch_size: int) -> Tensor:
         found = self.represent(sentences, batch_size=batch_size)
@@ -146,7 +150,7 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
         on_words = any(is_word_table(folder / part) for part in ("", WORDS))
         model = _load_trained(folder, on_words=on_words)
     except (SafetensorError, JSONDecodeError, UnicodeDecodeError, OSError) as error:
-        fix = f"a file of it is damaged: {first_line(error)}"
+        fix = f"a file of it cannot be read: {first_line(error)}"
         raise InvalidValue("model", str(folder), fix) from error
     if model.tokenizer is None:
         return InvertibleEmbedder(model, text, device)

@@ -24,6 +24,7 @@ from sentune.study.planning.capacity import available
 from sentune.study.planning.checks import check_disk, tracking_silence
 from sentune.study.planning.connect import connected
 from sentune.study.planning.plan import Plan, estimate, make_plan
+from sentune.tasks import TRAINING
 from sentune.terminal import plain_table, print_line
 from sentune.tracking.database import check_tracking_file
 from sentune.tracking.environment import tracking_uri_in
@@ -93,7 +94,7 @@ def _check_metrics(job: JobFamily, measured: Collection[str]) -> None:
         for name in names:
             task = name.partition("/")[0]
             known = [metric for metric in measured if metric.partition("/")[0] == task]
-            if known and name not in known and task != "train":  # a launcher adds to these
+            if known and name not in known and task != TRAINING:  # a launcher adds to these
                 raise InvalidValue(option, name, f"what {task} measures is {', '.join(known)}")
 
 

@@ -70,7 +70,7 @@ class Display:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.console, self.varied = console, varied
-        self.objective, self.mode = summary.objective, summary.mode
+        self.objective = summary.objective
         self.plan, self._take_snapshot, self._beats = plan, take_snapshot, beats
         self.time_left, self._now = time_left, now
         self.started = self._written = now()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import get_args
 
 import numpy as np
 import torch
@@ -41,7 +42,12 @@ class Representations:
 
         Args:
             component_from: ``task`` fits the removed components on these sentences.
+
+        Raises:
+            InvalidValue: it is neither.
         """
+        if component_from not in (known := get_args(ComponentFrom)):
+            raise InvalidValue("component_from", component_from, f"give {' or '.join(known)}")
         parts = mean_parts(self.method, self._rows(sentences), self._size)
         stored = self.method.postprocessing
         removal = stored if component_from == "corpus" else stored.fitted(parts)

@@ -118,8 +118,10 @@ class TableMaker:
         said = []
         for task, name in table.dev.items():
             spec = self.choices.data.find(name)
-            on = cut(spec, quick.rows) if spec is not None else f"no {name}, which is not there"
-            said.append(f"Readouts of {task}: chosen on {on}.")
+            on = f"those of the study, as {name} is not there"
+            if spec is not None:
+                on = f"chosen on {cut(spec, quick.rows)}"
+            said.append(f"Readouts of {task}: {on}.")
         if table.references:
             spec = self.choices.data.find(table.references)
             rows = quick.references or table.reference_rows

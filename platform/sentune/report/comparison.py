@@ -24,7 +24,7 @@ KINDS = {
 """Task -> kind of corpus that poses it; everything else is scored pairs."""
 HEADS = ("paper", "metric", "judged on", "the paper", "ours", "ours judged on",
          "differs in")  # fmt: skip
-PARTS = ("rows", "size", "split", "subsets")
+PARTS = ("premises", "rows", "size", "split", "subsets")
 """Options of a corpus that name a part of it."""
 ELSEWHERE = "data judged on"
 """Difference of a figure that was not measured on the paper's data set, whole and alone."""

@@ -30,7 +30,7 @@ Values = Sequence[float]
 Rows = Sequence[tuple[Any, ...]]
 """Fingerprint and number of rows of each development corpus."""
 
-_LESS = re.compile(r"(mse|loss|perplexity|seconds)$")
+_LESS = re.compile(r"(deviation|error|loss|mse|perplexity|seconds)$")
 """Metrics of which less is better."""
 
 

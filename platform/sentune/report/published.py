@@ -27,8 +27,8 @@ class _Strict(BaseModel):
 class DataSet(_Strict):
     """A data set that a paper trains or judges on, or word vectors: where one gets it, its format.
 
-    ``files`` are patterns of the names under which it is published, without regard to case; the
-    path of the wanted part has the ``word``, and ``options`` of the format choose it. Of a
+    ``files`` are patterns of the names under which it is published, without regard to case; where
+    none is published, the path has the ``word``. ``options`` of the format choose the part. Of a
     ``folder`` that of the file that is found is read. What is ``whole`` has its parts one after
     the other, so that its first rows are no part of it.
     """

@@ -65,7 +65,7 @@ def place_of_trials(storage: str, name: str, optuna_url: str | None) -> StudyPla
     return place
 
 
-def check_known(config: StudyConfig) -> None:
+def check_warm_start(config: StudyConfig) -> None:
     """Check that there are the studies whose trials a new one takes over.
 
     Raises:

@@ -4,6 +4,7 @@ from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.base import Model, ModelTask, Result, Task, evaluate
 from sentune.tasks.choose import (
     LEFT_OUT,
+    TRAINING,
     check_posed,
     judged_rows,
     kind_of,
@@ -26,6 +27,7 @@ from sentune.tasks.transfer import Transfer
 __all__ = [
     "LEFT_OUT",
     "TASKS",
+    "TRAINING",
     "AmbiguousRte",
     "DirectionTask",
     "Generation",

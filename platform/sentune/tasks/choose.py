@@ -141,6 +141,8 @@ def check_posed(option: str, metrics: Sequence[str], dev: Sequence[Corpus]) -> N
     Raises:
         InvalidValue: a metric is of none of them; says which ones they pose.
     """
+    if not metrics:
+        return
     posed = []
     for task in tasks_for(*dev):
         posed += [

@@ -138,8 +138,8 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
     trial = (_fitted if run.method in CLOSED_FORM else _trained)(run, out.resolve())
     dev = trial.spec.dev.open()
     check_posed("--objective", [trial.spec.objective], dev)
-    read = {"inputs": trial.inputs, "dev_fingerprints": [corpus.fingerprint for corpus in dev]}
-    _claim({**run.model_dump(), **{name: "+".join(prints) for name, prints in read.items()}}, out)
+    prints = "+".join(corpus.fingerprint for corpus in dev)
+    _claim({**run.model_dump(), "inputs": "+".join(trial.inputs), "dev_fingerprints": prints}, out)
     if workers == 1:
         _follow(trial, Group.single(), say)
     else:
@@ -236,12 +236,12 @@ def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
 def _claim(run: dict[str, Any], out: Path) -> None:
     """One folder holds one run: going on from a checkpoint of another would mix two."""
     file, written = out / RUN_FILE, json.dumps(run, indent=1) + "\n"
-    begun = any((out / CHECKPOINTS).glob(f"{CHECKPOINT}*"))
-    if begun and file.is_file() and (known := file.read_text(encoding="utf-8")) != written:
-        theirs, ours = json.loads(known), json.loads(written)
-        differing = ", ".join(key for key in ours if ours[key] != theirs.get(key))
-        fix = f"it holds a run that differs in {differing}; name another folder, or delete it"
-        raise InvalidValue("--out", str(out), fix)
+    if file.is_file() and any((out / CHECKPOINTS).glob(f"{CHECKPOINT}*")):
+        theirs, ours = json.loads(file.read_text(encoding="utf-8")), json.loads(written)
+        # what an earlier version did not note may be as it was
+        if differing := [key for key in ours if ours[key] != theirs.get(key, ours[key])]:
+            fix = f"it holds a run that differs in {', '.join(differing)}"
+            raise InvalidValue("--out", str(out), f"{fix}; name another folder, or delete it")
     out.mkdir(parents=True, exist_ok=True)
     file.write_text(written, encoding="utf-8")
 

@@ -72,8 +72,8 @@ def _names(spec: Spec) -> list[str]:
         CorpusError: it has no column that can be read.
     """
     if spec.format == "hf":
+        dataset = _load(spec)
         with _one_error(spec):
-            dataset = _load(spec)
             return list(dataset.column_names or next(iter(dataset), {}))
     log = Log("100%")
     if spec.format in _DELIMITERS:

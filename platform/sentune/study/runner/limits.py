@@ -21,16 +21,17 @@ FEWEST = 5
 """Trials that must have ended before their share of failures ends a study."""
 
 
-def expected_finals(
+def expected_rest(
     records: Sequence[TrialRecord],
     runs: int,
     max_examples: int,
     concurrent: int,
     rests: Sequence[float] = (),
 ) -> Spent:
-    """Return what the runs of the finals will use up, by the seconds an example of complete trials.
+    """Return hours and GPU hours of trials at work, then of the finals' runs, by what complete
+    trials took.
 
-    ``rests`` are what trials before them, side by side, have left, as shares of a full run. Before
+    ``rests`` are what those trials, side by side, have left, as shares of a full run. Before
     the first complete trial the others count; before the first example it is nothing. A trial that
     went on counts once for each of its parts, one of another study not at all.
     """
@@ -41,7 +42,6 @@ def expected_finals(
     runs_seen = sum(r.examples - r.begun_at for r in known) / max_examples
     rounds, whole = -(-runs // max(1, concurrent)) + max(rests, default=0.0), runs + sum(rests)
     return Spent(
-        examples=round(whole * max_examples),
         hours=rounds * sum(r.seconds for r in known) / runs_seen / 3600,
         gpu_hours=whole * sum(r.gpu_seconds for r in known) / runs_seen / 3600,
     )
@@ -142,7 +142,7 @@ class Limits:
 
     def closed(self, live: int = 0) -> str:
         """Return why no further run is started while the ``live`` ones may go on; else empty."""
-        if self._budget != Budget() and not self._closed:
+        if self._budget != Budget() and not self.hours_used_up:
             store, records = self._store, self._store.records()
             spent = replace(self.used(), trials=sum(map(drawn, store.trials())))
             ended = any(record.state is TrialState.COMPLETE for record in records)
@@ -151,19 +151,19 @@ class Limits:
                 running = [r for r in records if r.state is TrialState.RUNNING]
                 rests = [1 - record.examples / store.budget for record in running]
                 rests += [] if len(running) > live else [1.0]  # orphans start before a new one
-            expected = partial(
-                expected_finals, records, self._finals, store.budget, self._concurrent
-            )
+            expected = partial(expected_rest, records, self._finals, store.budget, self._concurrent)
             reserve = expected([max(rests, default=0.0)])
-            hours = replace(self._budget, max_trials=None).exhausted(spent, reserve)
+            timed = replace(self._budget, max_trials=None)
+            hours = timed.exhausted(spent, reserve)
             self.hours_used_up = bool(hours)
             self._closed = (
                 hours
+                or self._closed
                 or self._budget.exhausted(spent, reserve)
                 or self._budget.no_gain_in(with_ends(records), *store.objectives)
             )
             self.ended_early = self._closed or self.ended_early
-            full = live and not self._closed and self._budget.exhausted(spent, expected(rests))
+            full = live and not hours and timed.exhausted(spent, expected(rests))
             self.waits = bool(full)
         return self._closed
 

@@ -128,7 +128,7 @@ class TrialRunner:
             source = self.phase.source
             if self.limits.closed(live):
                 source.close(orphans=not self.limits.hours_used_up)
-            elif self.limits.waits:
+            if self.limits.waits:
                 return None
             candidate = source.next(live)
             if candidate is not None or not source.finished:

@@ -19,7 +19,7 @@ from sentune.formatting import is_number
 Value: TypeAlias = str | int | float | bool | None
 
 
-def _plain(value: Any) -> Any:
+def python_number(value: Any) -> Any:
     """Return a number of numpy or torch as one of Python, anything else as it is."""
     return value.item() if getattr(value, "shape", None) == () else value
 
@@ -33,7 +33,7 @@ class Choice:
     def __init__(self, *values: Value) -> None:
         if not values:
             raise ValueError("a Choice needs at least one value")
-        found = tuple(map(_plain, values))
+        found = tuple(map(python_number, values))
         for value in found:
             if not (value is None or isinstance(value, str | int | float)):
                 raise ValueError(f"{value!r} is no value; write Choice(32, 64) without a list")
@@ -90,7 +90,7 @@ class _Range:
     log: bool = False
 
     def __post_init__(self) -> None:
-        low, high = _plain(self.low), _plain(self.high)
+        low, high = python_number(self.low), python_number(self.high)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if not (math.isfinite(low) and math.isfinite(high)) or low > high:

@@ -165,7 +165,7 @@ class StudySnapshot:
         metric = self.objective.metric
         scored = [
             trial
-            for trial in self.trials
+            for trial in (*self.ends, *self.trials)  # one that went on has its parents' best, too
             if math.isfinite(trial.metrics.get(metric, math.nan))
             and not trial.on_part
             and trial.feasible
