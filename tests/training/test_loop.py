@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -124,8 +124,8 @@ def _without_dropout(encoder: str) -> str:
     return str(target)
 
 
-def _weights(spec: TrialSpec) -> np.ndarray:
-    trial = loop._Trial(replace(spec, directory=""), Group.single("cpu"))
+def _weights(spec: TrialSpec, group: Group | None = None) -> np.ndarray:
+    trial = loop._Trial(replace(spec, directory=""), group or Group.single("cpu"))
     list(trial.train_until(spec.max_examples))
     return torch.cat([p.detach().flatten() for p in trial.method.parameters()]).numpy()
 
@@ -235,14 +235,12 @@ def _worker(rank: int, spec: TrialSpec, folder: str) -> None:
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2
     )
-    progresses: Iterator[Progress] = train(spec, Group.from_torch_distributed("cpu"))
-    said = list(progresses)
-    trial = loop._Trial(spec, Group.from_torch_distributed("cpu"))
-    list(trial.train_until(spec.max_examples))
+    group = Group.from_torch_distributed("cpu")
+    said = list(train(spec, group))
     state = {
         "losses": [p.metrics["train/loss"] for p in said],
         "accuracy": [p.metrics["direction/accuracy"] for p in said],
-        "weights": torch.cat([p.detach().flatten() for p in trial.method.parameters()]),
+        "weights": torch.from_numpy(_weights(spec, group)),  # the trial is gone before the group
     }
     torch.save(state, Path(folder, f"rank-{rank}.pt"))
     distributed.destroy_process_group()

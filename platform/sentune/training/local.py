@@ -287,8 +287,9 @@ def _worker(rank: int, trial: _Trial, workers: int, meeting: str, say: Say) -> N
     except SentuneError as error:
         Path(meeting, ERROR.format(rank)).write_bytes(pickle.dumps(error))
         raise
-    finally:
-        distributed.destroy_process_group()
+    # not after an error: a gradient reducer that lives on in its frames would be the last to hold
+    # the group, and torch then may wait for itself
+    distributed.destroy_process_group()
 
 
 def _follow(trial: _Trial, group: Group, say: Say) -> None:
