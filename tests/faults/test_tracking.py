@@ -110,7 +110,8 @@ def test_studies_at_once_on_a_server_that_is_killed_among_them(
 ) -> None:
     port = free_port()
     stories = [
-        Story(tmp_path / f"product-{n}", name=f"study-{n}", trials=3) for n in range(STUDIES)
+        Story(tmp_path / f"product-{n}", name=f"study-{n}", trials=3, identity=f"1dea{n}")
+        for n in range(STUDIES)
     ]
 
     def write(one: Story, answering: threading.Event) -> None:
