@@ -34,6 +34,9 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 # a job's runtime environment, so that no trial uses it
 os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
 
+# a node joins its cluster as late as a busy machine makes it; Ray gives up after ten seconds
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
+
 collect_rarely()
 
 # an example may take as long as a busy machine makes it take
