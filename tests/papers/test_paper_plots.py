@@ -71,6 +71,15 @@ def test_length_ratios_are_counted_over_entailments(tmp_path: Path) -> None:
         make_plot(paper, plot, choices(DataFolder(None, {})), lambda said: None)
 
 
+def test_a_figure_without_one_of_its_development_sets_trains_nothing() -> None:
+    paper, plot = find_published("gumbelcse/figure-4")[0], plot_of("gumbelcse/figure-4")
+    here = DataFolder(None, {"SNLI train": "builtin:nli", "SNLI dev": "builtin:nli?split=dev"})
+    said: list[str] = []
+    with pytest.raises(SentuneError, match="Figure 4: MNLI-mismatched, annotated is not there"):
+        make_plot(paper, plot, choices(here), said.append)
+    assert not said
+
+
 def test_a_figure_is_a_page_a_drawing_and_its_numbers(tmp_path: Path) -> None:
     paper, plot = find_published("laes/figure-2")[0], plot_of("laes/figure-2")
     lines = [Line("SIF", [1, 2], [70.0, 71.5]), Line("RES", [1, 2], [69.0, 72.0])]

@@ -103,6 +103,8 @@ def _studied(
 
     trained = paper.trained[plot.trained]
     if plot.dev:
+        if missing := [name for name in plot.dev if choices.data.find(name) is None]:
+            raise Unavailable(f"{', '.join(missing)} is not there")
         trained = trained.model_copy(update={"dev": plot.dev})
     settings = {**line.settings, **(line.quick if choices.quick else {})}
     row = PublishedRow(header=(line.name,), method=line.method, settings=settings, figures=())

@@ -188,7 +188,7 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
         **({"sampler": "grid"} if searched else {}),
         **{name: value for name, value in asked.items() if name in fields},
     }
-    differs = [f"without {name}" for name in missing if name in trained.data]
+    differs = [f"without {name}" for name in missing]
     if not several and len(corpora) > 1:
         differs.append(f"trained on {trained.data[0]} alone")
     sizes = setting.get("batch_size")
