@@ -33,8 +33,7 @@ INSTEAD = {
     "SNLI test": "snli:{}/snli/snli_1.0_dev.jsonl.gz?rows=5000:",
     "SICK test": "sick:{}/sick/SICK.txt?split=TRIAL",
     "MNLI-mismatched": "multinli:{}/multinli/multinli_1.0_dev_matched_first5000.jsonl.gz",
-    "MNLI-mismatched, annotated": "multinli:{}/multinli/multinli_1.0_dev_matched_first5000.jsonl.gz"
-    "?votes=2",
+    "MNLI-mismatched, annotated": "snli:{}/snli/snli_1.0_train_first100k.jsonl.gz?votes=2",
     "AmbiEnt": "ambient:{}/ambient/dev.jsonl",
     "WikiSplit train": "wikisplit:{}/wikisplit/tune.tsv",
     "WikiSplit test": "wikisplit:{}/wikisplit/validation.tsv",
