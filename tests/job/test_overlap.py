@@ -58,6 +58,13 @@ def test_rows_are_shared_by_their_sentences(kind: Kind, rows: list, shared: int)
     assert (found.rows, found.of, found.compared) == (shared, 4, len(rows))
 
 
+def test_a_row_of_one_sentence_is_shared_with_single_sentences() -> None:
+    rows = [("a cat sits", None, "yes", None), ("a dog runs", None, "no", None)]
+    train = corpus(Kind.SENTENCES, ("a cat sits",))
+    found = shared_rows(corpus(Kind.CLASSIFIED, *rows), Kind.SENTENCES, train.table.to_batches())
+    assert (found.rows, found.of) == (1, 2)
+
+
 def test_all_rows_are_compared_part_by_part(tmp_path: Path) -> None:
     """More rows than were looked at before, 300,000; those that are shared stand at both ends."""
     (tmp_path / "train.txt").write_text("".join(f"sentence {n}\n" for n in range(310_000)))

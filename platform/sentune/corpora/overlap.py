@@ -27,6 +27,9 @@ MOST_BYTES = 256 << 20
 """Files up to this size are compared by content, where their sizes are equal."""
 
 _SECOND = np.uint64(0x9E3779B97F4A7C15)
+_NO_TEXT = pd.util.hash_array(np.array([""], dtype=object), categorize=False)
+"""[1] the hash of a null; no sentence is empty."""
+
 _UNRELATED = ("bad_rows", "negatives")
 """Options that do not choose other rows."""
 
@@ -74,7 +77,8 @@ def shared_rows(
     """Count the rows of a corpus whose sentences stand together in another one, too.
 
     Labels and scores do not count. Of a corpus of single sentences, all sentences of a row have to
-    be there, together or not. Held are 64 bits for each row of ``judged``, and one part.
+    be there, together or not; a null is none. Held are 64 bits for each row of ``judged``, and one
+    part.
 
     Args:
         kind: of the other corpus.
@@ -85,7 +89,7 @@ def shared_rows(
     texts = _columns(judged.table, judged.kind)
     columns = texts if single else [_together(texts[:2])]
     wanted = np.unique(np.concatenate(columns))
-    there, compared = np.zeros(len(wanted), dtype=bool), 0
+    there, compared = wanted == _NO_TEXT, 0
     for rows, places in spread(partial(_found, kind, wanted), parts):
         there[places] = True
         compared += rows
