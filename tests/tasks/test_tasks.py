@@ -277,11 +277,10 @@ def test_a_test_corpus_has_the_name_that_its_format_has_on_dev() -> None:
     assert rte(sick, NLI) == ["rte-sick", "rte"]
     assert rte(other) == ["rte"]
     assert rte(other, third, NLI) == ["rte-multinli", "rte-multinli-2", "rte"]
+    rows = ("a", "b", 1.0, None), ("a", "c", 2.0, None)
     scored = [
-        corpus(
-            Kind.SCORED_PAIRS, ("a", "b", 1.0, None), ("a", "c", 2.0, None), spec=f"sts:STS20{y}"
-        )
-        for y in (12, 13)
+        corpus(Kind.SCORED_PAIRS, *rows, spec=f"sts:/of-2024/STS20{year}?rows=0:2000")
+        for year in (12, 13)
     ]
     assert [task.name for task in tasks_for(scored[1], dev=scored[:1])] == ["sts13"]
 

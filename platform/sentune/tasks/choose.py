@@ -129,7 +129,7 @@ def _names(
 def _choices(kind: str, corpus: Corpus) -> list[str]:
     """Return the names that a task may have: the year's of STS, else its kind alone or with the
     format."""
-    if kind == "sts" and (year := re.search(r"^sts:.*?20(\d\d)", corpus.spec, re.DOTALL)):
+    if kind == "sts" and (year := re.search(r"^sts:[^?]*20(\d\d)", corpus.spec)):
         return [f"sts{year[1]}"]
     name = kind if kind in TASKS else find_own(kind).kind
     return [name, f"{name}-{corpus.spec.partition(':')[0]}"]
