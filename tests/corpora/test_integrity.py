@@ -13,6 +13,7 @@ import random
 import shutil
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -314,6 +315,36 @@ def test_damaged_originals_are_told_in_one_sentence(end: str, tmp_path: Path) ->
     file.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(CorpusError, match=r"damaged.*fetch or write it again|cannot be read"):
         read(f"text:{file}", Kind.SENTENCES)
+
+
+def test_an_archive_of_several_files_is_refused(tmp_path: Path) -> None:
+    """Of two parts only the first was read, and nothing where a folder stands first."""
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "both.zip", "w") as archive:
+        archive.writestr("a.txt", "one\n")
+        archive.writestr("b.txt", "two\n")
+    with pytest.raises(CorpusError, match=r"holds a\.txt, b\.txt; name one file as zip://FILE::"):
+        read(f"text:{tmp_path}/both.zip", Kind.SENTENCES)
+    corpus = read(f"text:zip://b.txt::{tmp_path}/both.zip", Kind.SENTENCES)
+    assert corpus.table["text"].to_pylist() == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "what"),
+    [
+        ("a.txt", gzip.compress(b"one\n"), "compressed with gzip"),
+        ("a.txt.zst", b"\x28\xb5\x2f\xfd\x04\x00", "compressed with zstd"),
+        ("a.xlsx", b"PK\x03\x04\x14\x00", "an Excel workbook"),
+    ],
+)
+def test_a_compressed_file_that_is_not_decompressed_is_told(
+    tmp_path: Path, name: str, start: bytes, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(fsspec.utils.compressions, "zst", raising=False)  # of another package
+    (tmp_path / name).write_bytes(start)
+    with pytest.raises(CorpusError, match=f"{what}; extract its text"):
+        read(f"text:{tmp_path / name}", Kind.SENTENCES)
 
 
 def test_a_damaged_parquet_page_is_told_in_one_sentence(tmp_path: Path) -> None:

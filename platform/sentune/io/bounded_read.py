@@ -9,7 +9,7 @@ from contextlib import suppress
 from gzip import BadGzipFile
 from lzma import LZMAError
 from pathlib import Path
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -29,6 +29,13 @@ FREE_BYTES = 1 << 26
 
 _BLOCK = 1 << 16
 
+_NO_TEXT = {
+    b"\x1f\x8b": "compressed with gzip",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"PK\x03\x04": "a zip archive or an Excel workbook",
+}
+"""What files begin with whose names do not say so, or that are not decompressed here."""
+
 
 def bounded_lines(path: str) -> Iterator[bytes]:
     """Yield the lines of a local or fsspec file, plain or compressed, with their newlines.
@@ -43,8 +50,8 @@ def bounded_blocks(path: str) -> Iterator[bytes]:
     """Yield the content of such a file in blocks.
 
     Raises:
-        CorpusError: the file is missing, cannot be read or is cut short, or a compressed file
-            grows more than ``EXPANSION`` times.
+        CorpusError: the file is missing, cannot be read or is cut short, a compressed file grows
+            more than ``EXPANSION`` times or is not named as such, or an archive holds several.
     """
     return _raising(path, _blocks(path), lines=False)
 
@@ -101,13 +108,23 @@ def _blocks(path: str) -> Iterator[bytes]:
     """Yield the file, decompressed as far as is allowed, at most a block at a time."""
     check_regular(path)
     most, seen = None, 0
-    if infer_compression(path) is not None:
-        files, inner = files_at(path)
+    files, inner = files_at(path)
+    compression = infer_compression(inner)
+    if compression == "zip":
+        with files.open(inner, "rb") as archive:
+            names = ZipFile(archive).namelist()
+        if len(names) != 1:
+            fix = f"name one file as zip://FILE::{path}, or extract it"
+            raise CorpusError(path, f"the archive holds {', '.join(names[:9]) or 'nothing'}; {fix}")
+    if compression is not None:
         most = max(FREE_BYTES, EXPANSION * (files.size(inner) or 0))  # None: a server hides it
     with fsspec.open(path, "rb", compression="infer") as stream:
         # read1 does not wait for a whole block: of a damaged file it gives what comes before
         read = getattr(stream, "read1", stream.read)
         while block := bytes(read(_BLOCK)):
+            starts = _NO_TEXT if compression is None and not seen else {}
+            if what := next((w for start, w in starts.items() if block.startswith(start)), ""):
+                raise CorpusError(path, f"it is {what}; extract its text and give that")
             seen += len(block)
             if most is not None and seen > most:
                 reason = (
