@@ -12,14 +12,20 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import fsspec
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from sentune.corpora.formats import select
+from sentune.corpora.formats.reading import Log
+from sentune.corpora.prepare import prepare
+from sentune.corpora.schema import Kind
 from sentune.io.atomic import StorageError, check_space, check_storage, write_document, writing
 from sentune.io.folders import whole_folder
 from sentune.launchers.trial_report import failed
@@ -79,6 +85,8 @@ def scenes(disk: Path) -> dict[str, Any]:
         "safetensors": told(folder, lambda: store.save(torched(save_file), 0.6)),
         "model": told(folder, lambda: _model(folder / "model")),
     }
+    seen["corpus"] = told(folder, lambda: _prepared(folder / "corpus"))
+    seen["scratch"] = told(folder, _collected)
     whole = CheckpointStore(str(folder))
     seen["then"] = {"last": str(whole.last()), "notes": whole.notes}
     write_summary(summary("first"), str(disk / "study"))
@@ -106,6 +114,19 @@ def _model(folder: Path) -> None:
         (beside / "weights").write_bytes(b"x" * 2_000_000)
 
 
+def _prepared(out: Path) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.writelines(f"{uuid4()}\n" for _ in range(50_000))
+        prepare(f"text:{file.name}", str(out), kind=Kind.SENTENCES)
+
+
+def _collected() -> None:
+    """Pairs that become triplets lie in a temporary folder that has no room for them."""
+    select._CACHED = 1 << 16
+    pairs = ((str(uuid4()), str(uuid4()), "entailment") for _ in range(50_000))
+    list(select.triplets(pairs, Log("0")))
+
+
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What happened on the small disk."""
@@ -116,7 +137,10 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
     command = ["unshare", "-rm", "sh", "-c", MOUNT, "sh", str(disk), sys.executable, str(HERE)]
     path = os.pathsep.join(sys.path)
     done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path, "SQLITE_TMPDIR": str(disk)},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -133,6 +157,13 @@ def test_a_full_disk_is_told_with_place_and_fix_and_harms_nothing(seen: Any, sce
     assert "Free some space" in said
     assert "another --storage" in said
     assert left == KEPT
+
+
+def test_a_corpus_that_finds_no_room_is_told(seen: Any) -> None:
+    assert "/trial/corpus: the disk is full: more than the " in seen["corpus"]["said"]
+    assert seen["corpus"]["left"] == KEPT
+    assert ": the disk is full; " in seen["scratch"]["said"]
+    assert "another TMPDIR" in seen["scratch"]["said"]
 
 
 def test_the_bytes_needed_are_those_of_the_last_checkpoint(seen: Any) -> None:

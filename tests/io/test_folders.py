@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sentune.errors import CorpusError
 from sentune.io import folders
+from sentune.io.atomic import StorageError
 from sentune.io.folders import (
     cached_folder,
     draft_beside,
@@ -91,6 +94,16 @@ def test_a_model_between_two_renames_is_found_by_its_reader(tmp_path: Path) -> N
     write(tmp_path / "model", "old")
     (tmp_path / "model").rename(tmp_path / ".model.replaced")
     assert texts(folder_of(tmp_path / "model")) == {"old"}
+
+
+def test_a_fault_of_the_disk_names_the_folder_and_leaves_nothing(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, "Error writing bytes to file")  # as Arrow says it
+    told = r"/corpus: the disk is full.*another place for it"
+    with pytest.raises(StorageError, match=told), draft_beside(tmp_path / "corpus"):
+        raise full
+    with pytest.raises(CorpusError), draft_beside(tmp_path / "corpus"):
+        raise CorpusError("a.txt", os.strerror(errno.EACCES))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_living_processs_draft_is_not_anothers_to_delete(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def prepare(
 
     Raises:
         CorpusError: for a corpus that cannot be read, or an ``out`` with other content.
-        StorageError: an object store refuses, or does not answer.
+        StorageError: the disk is full or read-only; an object store refuses, or does not answer.
     """
     if shard_rows < 1:
         raise InvalidValue("--shard-rows", shard_rows, "use at least 1")

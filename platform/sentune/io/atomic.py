@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sentune.errors import SentuneError
 from sentune.io.object_store import StorageError as StorageError  # importers take it from here
 from sentune.io.object_store import asked, files_at, is_local
 from sentune.io.waits import WAITS
@@ -36,15 +37,21 @@ _TORCH_WRITER = "inline_container.cc"
 
 @contextmanager
 def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Iterator[None]:
+    """As ``disk_faults``, of a block that does nothing but write: a disk that hangs is said."""
+    with disk_faults(path, needed, option), WAITS.until(f"the file system of {path}"):
+        yield
+
+
+@contextmanager
+def disk_faults(path: str | Path, needed: int = 0, option: str = "--storage") -> Iterator[None]:
     """Raise a fault of the disk in the block as a ``StorageError``; other errors pass.
 
     ``needed`` are the bytes to be written, where they are known; ``option`` names the place.
     """
     try:
-        with WAITS.until(f"the file system of {path}"):
-            yield
+        yield
     except Exception as error:
-        if (fault := _fault(error)) is None:  # a StorageError has none either
+        if isinstance(error, SentuneError) or (fault := _fault(error)) is None:
             raise
         raise StorageError(
             path, _reason(fault, Path(path), needed), FAULTS[fault][1], option

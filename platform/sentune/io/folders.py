@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import psutil
 
-from sentune.io.atomic import sync, sync_tree, writing
+from sentune.io.atomic import disk_faults, sync, sync_tree, writing
 from sentune.io.checksums import checksums, damage, document_checksum
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     """
     with writing(folder):
         found_again(folder)
-        with draft_beside(folder) as beside:
+        with draft_beside(folder, "--storage") as beside:
             beside.chmod(0o755)
             yield beside
             for file in beside.rglob("*"):  # safetensors writes for its owner alone
@@ -130,21 +130,25 @@ def checked_manifest(content: bytes) -> dict[str, Any]:
 
 
 @contextmanager
-def draft_beside(folder: Path) -> Iterator[Path]:
+def draft_beside(folder: Path, option: str = "place for it") -> Iterator[Path]:
     """Yield an empty folder beside another one, which goes when the block is left.
 
     Its name carries host and process. Those of this host's dead processes are deleted first.
+
+    Raises:
+        StorageError: the disk is full, read-only or at fault; ``option`` names another place.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for other in folder.parent.glob(".*.draft-*"):
-        if is_abandoned(other.name):
-            shutil.rmtree(other, ignore_errors=True)
     draft = folder.with_name(draft_name(folder.name))
-    draft.mkdir()
-    try:
-        yield draft
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    with disk_faults(folder, option=option):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for other in folder.parent.glob(".*.draft-*"):
+            if is_abandoned(other.name):
+                shutil.rmtree(other, ignore_errors=True)
+        draft.mkdir()
+        try:
+            yield draft
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def draft_name(name: str) -> str:

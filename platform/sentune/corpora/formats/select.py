@@ -5,6 +5,7 @@ All functions work on streams. Only what is stated to be collected is held in me
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from typing import TypeVar
 
 from sentune.corpora.formats.reading import Log, Row
 from sentune.errors import InvalidValue
+from sentune.io.object_store import StorageError
 
 Item = TypeVar("Item")
 
@@ -131,10 +133,20 @@ def sentences(rows: Iterable[Row], columns: tuple[int, ...]) -> Iterator[Row]:
 
 @contextmanager
 def _scratch(table: str) -> Iterator[sqlite3.Connection]:
-    """Yield a database of one table in ``TMPDIR``, which goes with the block."""
+    """Yield a database of one table in ``TMPDIR``, which goes with the block.
+
+    Raises:
+        StorageError: the disk is full.
+    """
     with closing(sqlite3.connect("", isolation_level=None)) as scratch:
         scratch.execute("PRAGMA journal_mode = OFF")
         scratch.execute(f"PRAGMA cache_size = -{_CACHED >> 10}")
         scratch.execute(table)
         scratch.execute("BEGIN")  # else every row is a transaction of its own
-        yield scratch
+        try:
+            yield scratch
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            place = os.environ.get("TMPDIR", "/var/tmp")  # as SQLite finds it
+            raise StorageError(place, "the disk is full", "free some space", "TMPDIR") from error
