@@ -193,6 +193,15 @@ def test_bad_rows_of_foreign_parquet_are_put_aside(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_another_program_s_manifest_is_none_of_ours(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a cat"]}), tmp_path / "a.parquet")
+    for content in ('{"name": "app"}', '{"files": []}', '[{"url": "a.parquet"}]'):
+        (tmp_path / "manifest.json").write_text(content)
+        assert read(f"parquet:{tmp_path}", Kind.SENTENCES).table["text"].to_pylist() == ["a cat"]
+        with pytest.raises(CorpusError, match="holds something else .*another program's"):
+            prepare("builtin:stories?size=2", str(tmp_path), kind=Kind.SENTENCES)
+
+
 def test_no_parquet_at_all_is_said(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no Parquet file"):
         read(f"parquet:{tmp_path}", Kind.SENTENCES)

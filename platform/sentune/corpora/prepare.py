@@ -321,7 +321,8 @@ def _fault(out: str, manifest: dict[str, Any], *, derived: bool) -> str:
     there, fault = dict[str, Any](), f"{MANIFEST} is missing"
     try:
         if (text := read_document(out, MANIFEST)) is not None:
-            there, fault = parse_manifest(text.encode()), ""
+            there = parse_manifest(text.encode())
+            fault = "" if there else f"{MANIFEST} is another program's"
     except ValueError as error:  # UnicodeDecodeError is one
         fault = f"{MANIFEST}: {error}"
     if fault and not derived:

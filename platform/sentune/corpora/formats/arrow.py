@@ -153,7 +153,7 @@ def _manifest(path: str) -> dict[str, Any] | None:
     system, root = files_at(path)
     name = f"{root.rstrip('/')}/{MANIFEST}"
     try:
-        return parse_manifest(system.cat_file(name)) if system.exists(name) else None
+        return (parse_manifest(system.cat_file(name)) or None) if system.exists(name) else None
     except ValueError as error:
         raise CorpusError(name, f"the file is damaged ({error}); {_AGAIN}") from None
 
@@ -161,12 +161,16 @@ def _manifest(path: str) -> dict[str, Any] | None:
 def parse_manifest(content: bytes) -> dict[str, Any]:
     """Return what a prepared folder's manifest has; one of version 0.2.0 has no ``files``.
 
+    Nothing of another program's file of that name.
+
     Raises:
         ValueError: it is damaged.
     """
     with suppress(ValueError):
         found = json.loads(content)
-        if isinstance(found, dict) and found.keys().isdisjoint({"checksum", "files"}):
+        if not isinstance(found, dict) or found.keys().isdisjoint({"fingerprint", "shards"}):
+            return {}
+        if found.keys().isdisjoint({"checksum", "files"}):
             return found
     return checked_manifest(content)
 
