@@ -198,7 +198,7 @@ def test_another_program_s_manifest_is_none_of_ours(tmp_path: Path) -> None:
     for content in ('{"name": "app"}', '{"files": []}', '[{"url": "a.parquet"}]'):
         (tmp_path / "manifest.json").write_text(content)
         assert read(f"parquet:{tmp_path}", Kind.SENTENCES).table["text"].to_pylist() == ["a cat"]
-        with pytest.raises(CorpusError, match="holds something else .*another program's"):
+        with pytest.raises(CorpusError, match=r"holds something else .*another program's"):
             prepare("builtin:stories?size=2", str(tmp_path), kind=Kind.SENTENCES)
 
 
