@@ -90,6 +90,7 @@ def files(tmp_path: Path) -> Path:
         ("a.jsonl", "a.jsonl", "it is the same"),
         ("a.jsonl", "link.jsonl", "it is the same file"),
         ("a.jsonl", "copy.jsonl", "the files are equal"),
+        ("", ".", "it is the same folder"),
         ("a.jsonl?bad_rows=7", "a.jsonl", "it is the same"),
         ("a.jsonl?rows=0:5", "a.jsonl?rows=5:9", ""),
         ("a.jsonl?premises=0:5", "copy.jsonl?premises=5:9", ""),

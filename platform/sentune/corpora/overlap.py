@@ -44,12 +44,12 @@ def same_rows(first: str, second: str) -> str:
         return ""
     if one.path == other.path:
         return "it is the same" if one.format == other.format else f"both read {one.path}"
-    left, right = local_file(first), local_file(second)
+    left, right = _local(one), _local(other)
     if left is None or right is None:
         return ""
     if left.samefile(right):
-        return "it is the same file"
-    comparable = 0 < left.stat().st_size <= MOST_BYTES
+        return f"it is the same {'file' if left.is_file() else 'folder'}"
+    comparable = left.is_file() and right.is_file() and 0 < left.stat().st_size <= MOST_BYTES
     return "the files are equal" if comparable and filecmp.cmp(left, right, shallow=False) else ""
 
 
@@ -137,9 +137,13 @@ def _chosen(spec: Spec) -> dict[str, str]:
 
 def local_file(spec: str) -> Path | None:
     """Return the local file that a specification names; None where it names none."""
-    source = parsed_spec(spec)
+    path = _local(parsed_spec(spec))
+    return path if path and path.is_file() else None
+
+
+def _local(source: Spec) -> Path | None:
     if source.format == "builtin":
         return None
     files, root = files_at(source.path)
     path = Path(root)
-    return path if is_local(files) and path.is_file() else None
+    return path if is_local(files) and path.exists() else None
