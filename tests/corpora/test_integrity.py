@@ -337,6 +337,7 @@ def test_an_archive_of_several_files_is_refused(tmp_path: Path) -> None:
         ("a.txt.zst", b"\x28\xb5\x2f\xfd\x04\x00", "compressed with zstd"),
         ("a.xlsx", b"PK\x03\x04\x14\x00", "an Excel workbook"),
     ],
+    ids=["gzip", "zstd", "Excel"],
 )
 def test_a_compressed_file_that_is_not_decompressed_is_told(
     tmp_path: Path, name: str, start: bytes, what: str, monkeypatch: pytest.MonkeyPatch
