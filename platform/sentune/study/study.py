@@ -351,7 +351,7 @@ class Study:
         finalists = finals.records() if finals is not None else []
         runs = finals.store.records() if finals is not None else []
         state, reason = self._ending(trials, limits, finals)
-        comparison = compare(finalists, self.store.first)
+        verdict, comparison = compare(finalists, self.store.first)
         front = pareto_front(trials, self.objectives) if several else []
         return StudyOutcome(
             state=state,
@@ -363,8 +363,8 @@ class Study:
             reason=reason,
             spent=Spent.of(trials, runs, limits.used().hours),
             front=[trial.id for trial in front],
-            verdict=comparison.verdict if comparison is not None else "",
-            comparison=comparison.to_dict() if comparison is not None else {},
+            verdict=verdict,
+            comparison=comparison,
         )
 
     def _ending(

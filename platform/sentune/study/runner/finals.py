@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from itertools import count, islice
 from typing import Any
 
@@ -168,48 +168,25 @@ class Finals:
         return FinalsSource(self.store, [(trial, seed)], again=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """The winner against the runner-up, over the seeds that both were trained with.
+def compare(
+    finalists: Sequence[FinalistRecord], objective: Objective
+) -> tuple[str, dict[str, Any]]:
+    """Make the paired t test (Student 1908) of the first two finalists, ordered by the objective.
 
-    Attributes:
-        winner, runner_up: trials; no runner-up where there is only one finalist.
-        metric: the objective.
-        seeds: that both have.
-        difference: mean over these seeds, above 0 where the winner is better; of all seeds where
-            none is shared.
-        interval: 95 % confidence interval of the mean difference; None where nothing tells.
-        p: of the two-sided test that there is no difference; None where nothing tells.
-        test: its name; empty where none was made.
-        verdict: all of it in a sentence.
-    """
-
-    winner: int
-    metric: str
-    verdict: str
-    runner_up: int | None = None
-    seeds: list[int] = field(default_factory=list)
-    difference: float | None = None
-    interval: list[float] | None = None
-    p: float | None = None
-    test: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types, without the verdict."""
-        return {name: value for name, value in asdict(self).items() if name != "verdict"}
-
-
-def compare(finalists: Sequence[FinalistRecord], objective: Objective) -> Comparison | None:
-    """Return the paired t test (Student 1908) of the first two finalists, ordered by the objective.
-
-    None without finalists.
+    Returns:
+        The verdict in a sentence, and what is behind it, JSON types: the trials ``winner`` and
+        ``runner_up``, the ``metric``, the ``seeds`` that both have, the mean ``difference`` over
+        these (of all seeds where none is shared), above 0 where the winner is better, its 95 %
+        confidence ``interval``, ``p`` of the two-sided test that there is none, and the ``test``'s
+        name; None or empty where nothing tells. Both are empty without finalists.
     """
     if not finalists:
-        return None
+        return "", {}
     winner, metric = finalists[0].trial, objective.metric
     if len(finalists) == 1:
         verdict = f"Trial {winner} is the only finalist; there is none to compare it with."
-        return Comparison(winner=winner, metric=metric, verdict=verdict)
+        unknown = dict.fromkeys(("runner_up", "difference", "interval", "p"))
+        return verdict, {"winner": winner, "metric": metric, "seeds": [], **unknown, "test": ""}
     other = finalists[1].trial
     ours, theirs = (
         {s: objective.sign * v for s, v in zip(one.seeds, one.metrics[metric].values, strict=True)}
@@ -244,14 +221,13 @@ def compare(finalists: Sequence[FinalistRecord], objective: Objective) -> Compar
     # the mean of all seeds chose the winner; over the shared ones the other may be ahead
     place = "behind" if difference < 0 else "ahead of"
     by = f"{number(abs(difference))} {'points' if share else f'in {metric}'}"
-    return Comparison(
-        winner=winner,
-        runner_up=other,
-        metric=metric,
-        seeds=seeds,
-        difference=difference,
-        interval=interval,
-        p=p,
-        test="paired t test" if p is not None else "",
-        verdict=f"Trial {winner} is {place} trial {other} by {by} {over}",
-    )
+    return f"Trial {winner} is {place} trial {other} by {by} {over}", {
+        "winner": winner,
+        "metric": metric,
+        "runner_up": other,
+        "seeds": seeds,
+        "difference": difference,
+        "interval": interval,
+        "p": p,
+        "test": "paired t test" if p is not None else "",
+    }
