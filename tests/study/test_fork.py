@@ -18,7 +18,6 @@ from sentune.errors import InvalidValue, StudyConflict
 from sentune.study.config import StudyConfig
 from sentune.study.fork import (
     WARM_NUMBER,
-    Forked,
     fork_from,
     place_of_trials,
     refuse_foreign_trials,
@@ -47,7 +46,7 @@ def forked(space: SearchSpace, trials: Any = TRIALS, study: Any = None, **now: A
 
 def test_the_same_space_takes_all_that_has_ended_and_is_the_old_ones_own():
     study, said = forked(SPACE, seed=3, sampler={"name": "mine:Mine", "mine.py": "1f"})
-    assert said == Forked(taken=3, left=[])
+    assert said == (3, [])
     taken = study.get_trials()
     numbers = [t.user_attrs[WARM_NUMBER] for t in taken]
     assert numbers == [0, 1, 2], "no copies, no other studies' trials"
@@ -66,7 +65,7 @@ def test_the_same_space_takes_all_that_has_ended_and_is_the_old_ones_own():
 def test_one_that_was_stopped_and_went_on_is_taken_once():
     stopped = trial_of(0.5, state=TrialState.PRUNED, examples=100)
     study, said = forked(SPACE, trials=(stopped, trial_of(0.5, notes={"parent": 0})))
-    assert said.taken == 1
+    assert said[0] == 1
     assert [trial.user_attrs[WARM_NUMBER] for trial in study.get_trials()] == [1]
 
 
@@ -84,7 +83,7 @@ def test_trials_keep_their_seed_and_segments_of_a_population_stay():
     trials = (trial_of(0.5, notes={"seed": 4}), trial_of(0.4, notes={"member": 1}))
     study, said = forked(SPACE, trials=trials)
     assert [trial.user_attrs["seed"] for trial in study.get_trials()] == [4]
-    assert said.left == [
+    assert said[1] == [
         "1 trial left out: a segment of a population, whose settings changed as it was trained"
     ]
 
@@ -93,7 +92,7 @@ def test_trials_outside_the_new_space_are_left_and_counted():
     space = replace(SPACE, settings={**SPACE.settings, "rate": Uniform(0.2, 0.4)})
     study, said = forked(space)
     assert [t.user_attrs[WARM_NUMBER] for t in study.get_trials()] == [2]
-    assert said.left == ["2 trials left out: rate outside the new study's 0.2..0.4"]
+    assert said[1] == ["2 trials left out: rate outside the new study's 0.2..0.4"]
     assert study.get_trials()[0].distributions["rate"].high == 0.4
 
 
@@ -103,13 +102,13 @@ def test_a_setting_that_is_fixed_now_keeps_the_trials_that_had_its_value():
     )
     study, said = forked(space)
     assert [t.params for t in study.get_trials()] == [{"rate": 0.31}]
-    assert said.left == ["2 trials left out: pooling is not cls, as the new study has it"]
+    assert said[1] == ["2 trials left out: pooling is not cls, as the new study has it"]
 
 
 def test_a_setting_that_was_fixed_may_be_searched_now():
     space = replace(SPACE, settings={**SPACE.settings, "layers": Choice(1, 2)}, fixed={})
     study, said = forked(space)
-    assert said.taken == 3
+    assert said[0] == 3
     assert all(t.params["layers"] == 2 for t in study.get_trials())
 
 
@@ -129,7 +128,7 @@ def test_a_setting_that_was_fixed_may_be_searched_now():
 )
 def test_settings_that_only_one_of_the_studies_knows(space: SearchSpace, why: str):
     study, said = forked(space)
-    assert said == Forked(taken=0, left=[f"3 trials left out: {why}"])
+    assert said == (0, [f"3 trials left out: {why}"])
     assert study.get_trials() == []
 
 
@@ -147,14 +146,14 @@ def test_settings_that_only_one_of_the_studies_knows(space: SearchSpace, why: st
 )
 def test_of_another_world_nothing_is_taken(now: dict[str, Any], line: str):
     study, said = forked(replace(SPACE, **now.pop("into", {})), **now)
-    assert said == Forked(taken=0, left=[f"3 trials left out: {line}"])
+    assert said == (0, [f"3 trials left out: {line}"])
     assert study.get_trials() == []
 
 
 def test_other_rungs_keep_what_was_trained_to_its_end():
     study, said = forked(SPACE, rungs=[50])
-    assert said.taken == 2
-    assert said.left == ["1 trial left out: stopped at a rung that the new study does not have"]
+    assert said[0] == 2
+    assert said[1] == ["1 trial left out: stopped at a rung that the new study does not have"]
     assert all(t.state == TrialState.COMPLETE for t in study.get_trials())
     assert all(t.intermediate_values == {} for t in study.get_trials())
 
@@ -162,17 +161,17 @@ def test_other_rungs_keep_what_was_trained_to_its_end():
 def test_a_fork_that_was_killed_takes_each_trial_once():
     study, _ = forked(SPACE, trials=[trial_of(0.5)])
     study, said = forked(SPACE, study=study)
-    assert said.taken == 3
+    assert said[0] == 3
     assert sorted(t.user_attrs[WARM_NUMBER] for t in study.get_trials()) == [0, 1, 2]
     study, said = forked(SPACE, study=study)
-    assert (said.taken, len(study.get_trials())) == (3, 3)
+    assert (said[0], len(study.get_trials())) == (3, 3)
 
 
 def test_the_old_study_is_read_where_it_is_kept(tmp_path: Path):
     make_study(tmp_path, "old")
     study = new_study()
     now = json.loads(json.dumps(fingerprint()))
-    assert fork_from(find_study(str(tmp_path), "old"), study, now, SPACE).taken == 3
+    assert fork_from(find_study(str(tmp_path), "old"), study, now, SPACE)[0] == 3
     assert {t.user_attrs[WARM_FROM] for t in study.get_trials()} == {"old"}
     assert [t.user_attrs[WARM_NUMBER] for t in study.get_trials()] == [0, 1, 2]
     nothing = StudyPlace(name="new", folder=str(tmp_path), url="")
@@ -205,7 +204,7 @@ def test_trials_that_another_database_does_not_know_are_not_met(tmp_path: Path):
     assert "--fork NAME" in said
     now = json.loads(json.dumps(fingerprint()))
     place = place_of_trials(str(tmp_path), "old", other)
-    assert fork_from(place, new_study(), now, SPACE).taken == 3, "what is offered works"
+    assert fork_from(place, new_study(), now, SPACE)[0] == 3, "what is offered works"
 
 
 def test_trials_of_a_database_that_is_not_named_any_more_are_not_met(tmp_path: Path):
@@ -219,7 +218,7 @@ def test_trials_of_a_database_that_is_not_named_any_more_are_not_met(tmp_path: P
     assert f"of a study 'old' that {folder}/optuna.journal does not know" in said
     assert f"They are in {url}: go on with --optuna {url}" in said
     now = json.loads(json.dumps(fingerprint()))
-    assert fork_from(place_of_trials(str(tmp_path), "old", None), new_study(), now, SPACE).taken
+    assert fork_from(place_of_trials(str(tmp_path), "old", None), new_study(), now, SPACE)[0]
 
 
 @pytest.mark.parametrize("told", [{}, {"options": {"optuna": "postgresql://127.0.0.1:1/gone"}}])
@@ -243,7 +242,7 @@ def test_a_point_that_was_taken_over_is_not_run_again():
     storage = optuna.storages.InMemoryStorage()
     study = optuna.create_study(storage=storage, direction="maximize")
     _, said = forked(space, study=study)
-    assert said.taken == 2
+    assert said[0] == 2
     store = TrialStore(
         study=study, storage=storage, objectives=(Objective(OBJECTIVE, "max"),), budget=900
     )

@@ -114,7 +114,7 @@ def test_a_study_of_the_old_layout_is_forked(old: Path, tmp_path: Path) -> None:
     found = fork_from(
         find_study(str(old), "old"), study, json.loads(json.dumps(fingerprint())), SPACE
     )
-    assert found.taken == 2
+    assert found[0] == 2
     store = TrialStore(study=study, storage=storage, objectives=StudyView(
         find_study(str(old), "old")).snapshot().objectives, budget=900)  # fmt: skip
     assert [record.source for record in store.records()] == ["old/0", "old/1"]

@@ -104,7 +104,7 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
     """
     from sentune.job.corpora import check_measured, refuse_equal_corpora
     from sentune.job.product import check_test
-    from sentune.study.fork import check_warm_start
+    from sentune.study.fork import place_of_trials
     from sentune.study.planning.capacity import available
     from sentune.study.planning.checks import (
         check_database,
@@ -122,7 +122,8 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
     plan = None if elsewhere else make_plan(job.config, job.space, available())
     size = job.checkpoint_bytes()  # of the first model, which is built: its settings may not do
     check_database(job.config.optuna_url)
-    check_warm_start(job.config)
+    for name in job.config.warm_start:
+        place_of_trials(job.config.storage, name, job.config.optuna_url)
     check_writable(job.config.storage)
     if plan is not None:
         check_disk(job.config, plan, size)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import optuna
@@ -44,38 +43,19 @@ STEPS = ("rungs", "milestones", "rung_rows")
 """Parts of a fingerprint on which only the curve of a trial depends, not its value."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Forked:
-    """Number of trials that a new study has taken over from an old one, in this start or an earlier
-    one, and the reasons why others were left out, a sentence each."""
-
-    taken: int
-    left: list[str]
-
-
 def place_of_trials(storage: str, name: str, optuna_url: str | None) -> StudyPlace:
     """Return a study where its trials are: the database at hand, or the one it was started with.
 
     Raises:
         InvalidValue: there is no such study, or its database cannot be opened.
     """
-    place = find_study(storage, name, optuna_url)
-    if optuna_url and study_id(open_storage(optuna_url), name) is None:
-        return find_study(storage, name)
+    try:
+        place = find_study(storage, name, optuna_url)
+        if optuna_url and study_id(open_storage(optuna_url), name) is None:
+            return find_study(storage, name)
+    except InvalidValue as error:
+        raise InvalidValue("--fork or --warm-start", name, error.fix) from error
     return place
-
-
-def check_warm_start(config: StudyConfig) -> None:
-    """Check that there are the studies whose trials a new one takes over.
-
-    Raises:
-        InvalidValue: there is no such study, or its database cannot be opened.
-    """
-    for name in config.warm_start:
-        try:
-            place_of_trials(config.storage, name, config.optuna_url)
-        except InvalidValue as error:
-            raise InvalidValue("--fork or --warm-start", name, error.fix) from error
 
 
 def refuse_foreign_trials(config: StudyConfig, storage: BaseStorage, url: str) -> None:
@@ -114,13 +94,17 @@ def refuse_foreign_trials(config: StudyConfig, storage: BaseStorage, url: str) -
 
 def fork_from(
     place: StudyPlace, study: optuna.Study, now: Mapping[str, Any], space: SearchSpace
-) -> Forked:
+) -> tuple[int, list[str]]:
     """Add the trials of an old study, at a place, that still hold to a new one, each once.
 
     Args:
         study: the new one.
         now: its fingerprint, JSON types.
         space: of the new one, narrowed.
+
+    Returns:
+        How many trials it has of the old one, those of earlier starts included, and why others
+        were left out, a sentence each.
 
     Raises:
         InvalidValue: the old one has no trials yet.
@@ -138,7 +122,7 @@ def fork_from(
     ended = [trial for trial in ended if trial.number not in gone_on]
     if others := [*differences(_decisive(was), _decisive(now))]:
         left_out = counted(len(ended), "trial")
-        return Forked(taken=0, left=[f"{left_out} left out: {line}" for line in others])
+        return 0, [f"{left_out} left out: {line}" for line in others]
     same_steps = all(was.get(part) == now.get(part) for part in STEPS)
     taken = {
         (trial.user_attrs[WARM_FROM], trial.user_attrs.get(WARM_NUMBER))
@@ -152,7 +136,7 @@ def fork_from(
         elif (place.name, trial.number) not in taken:
             study.add_trial(_moved(trial, space, old=place.name, same_steps=same_steps))
     said = [f"{counted(count, 'trial')} left out: {why}" for why, count in left.items()]
-    return Forked(taken=len(ended) - left.total(), left=said)
+    return len(ended) - left.total(), said
 
 
 def _decisive(fingerprint: Mapping[str, Any]) -> dict[str, Any]:

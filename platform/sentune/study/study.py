@@ -263,9 +263,9 @@ class Study:
         config = self.config
         for name in config.warm_start:  # trials of other studies that still hold, each once
             place = place_of_trials(config.storage, name, config.optuna_url)
-            found = fork_from(place, self.store.study, self.fingerprint, self.space)
-            logger.warning("%s taken over from study %s", counted(found.taken, "trial"), name)
-            for sentence in found.left:
+            taken, left = fork_from(place, self.store.study, self.fingerprint, self.space)
+            logger.warning("%s taken over from study %s", counted(taken, "trial"), name)
+            for sentence in left:
                 logger.warning("%s: %s", name, sentence)
         settle_orphans(self.store)
         space = self.space.with_points(config.points)
