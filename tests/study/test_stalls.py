@@ -14,43 +14,43 @@ from sentune.beats import Beat
 from sentune.launchers.trial_report import Report
 from sentune.records import TrialState
 from sentune.study.runner import stalls
-from sentune.study.runner.stalls import Silence, StallWatch
+from sentune.study.runner.stalls import StallWatch
 from tests.study.test_trial_runner import Study
 
 ALIVE = {"0000": 1}
 
 
 def ticks(
-    silence: Silence, count: int, numbers: dict[str, int | None], seconds: float = 2.0
+    watch: StallWatch, count: int, numbers: dict[str, int | None], seconds: float = 2.0
 ) -> int:
     """Ticks until a trial has stalled; 0 if none has."""
     for tick in range(1, count + 1):
-        if silence.tick(seconds, numbers):
+        if watch.tick(seconds, numbers):
             return tick
     return 0
 
 
 def test_five_minutes_of_silence_are_a_stall() -> None:
-    silence = Silence()
-    silence.tick(2.0, ALIVE)
-    assert ticks(silence, 200, ALIVE) == 150
+    watch, _, _ = a_watch()
+    watch.tick(2.0, ALIVE)
+    assert ticks(watch, 200, ALIVE) == 150
 
 
 def test_while_the_driver_is_suspended_no_silence_is_counted() -> None:
-    silence = Silence(60.0)
-    silence.tick(2.0, ALIVE)
-    assert not silence.tick(3600.0, ALIVE), "one tick, however long the driver slept"
-    assert silence.of("0000") == stalls.MOST_TICK
-    assert ticks(silence, 100, ALIVE) == (60 - stalls.MOST_TICK) / 2 + 0.5
+    watch, _, _ = a_watch(60.0)
+    watch.tick(2.0, ALIVE)
+    assert not watch.tick(3600.0, ALIVE), "one tick, however long the driver slept"
+    assert watch._silent["0000"][1] == stalls.MOST_TICK
+    assert ticks(watch, 100, ALIVE) == (60 - stalls.MOST_TICK) / 2 + 0.5
 
 
 def test_slow_beats_raise_the_automatic_timeout_and_a_stated_one_stays() -> None:
-    auto, stated = Silence(), Silence(60.0)
-    for silence in (auto, stated):
-        silence.tick(2.0, ALIVE)
+    (auto, _, _), (stated, _, _) = a_watch(), a_watch(60.0)
+    for watch in (auto, stated):
+        watch.tick(2.0, ALIVE)
         for _ in range(20):
-            assert not silence.tick(2.0, ALIVE)
-        silence.tick(2.0, {"0000": 2})
+            assert not watch.tick(2.0, ALIVE)
+        watch.tick(2.0, {"0000": 2})
     assert auto.slowest == 42.0
     assert auto.timeout == 420.0
     assert stated.timeout == 60.0
@@ -58,20 +58,20 @@ def test_slow_beats_raise_the_automatic_timeout_and_a_stated_one_stays() -> None
 
 
 def test_the_wait_for_a_first_beat_is_no_interval_between_two() -> None:
-    silence = Silence()
+    watch, _, _ = a_watch()
     for _ in range(100):
-        assert not silence.tick(2.0, {"0000": None})
-    silence.tick(2.0, ALIVE)
-    assert silence.slowest == 0.0
-    assert silence.of("0000") == 0.0
+        assert not watch.tick(2.0, {"0000": None})
+    watch.tick(2.0, ALIVE)
+    assert watch.slowest == 0.0
+    assert watch._silent["0000"][1] == 0.0
 
 
 def test_a_trial_that_is_gone_and_comes_back_begins_again() -> None:
-    silence = Silence(10.0)
-    silence.tick(2.0, ALIVE)
-    assert ticks(silence, 4, ALIVE) == 0
-    silence.tick(2.0, {})
-    assert ticks(silence, 5, ALIVE) == 0
+    watch, _, _ = a_watch(10.0)
+    watch.tick(2.0, ALIVE)
+    assert ticks(watch, 4, ALIVE) == 0
+    watch.tick(2.0, {})
+    assert ticks(watch, 5, ALIVE) == 0
 
 
 class Control:
@@ -91,11 +91,11 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return actors
 
 
-def a_watch(timeout: float) -> tuple[StallWatch, Control, list[float]]:
+def a_watch(timeout: float | None = None) -> tuple[StallWatch, Control, list[float]]:
     now, control = [0.0], Control()
     watch = StallWatch(
         control=control,  # type: ignore[arg-type]
-        silence=Silence(timeout),
+        limit=timeout,
         grouped=False,
         clock=lambda: now[0],
     )

@@ -25,7 +25,7 @@ from sentune.study.runner.limits import Alone, Limits
 from sentune.study.runner.population import Population
 from sentune.study.runner.retention import Retention
 from sentune.study.runner.sharing import Claim, Sharing
-from sentune.study.runner.stalls import Silence, StallWatch
+from sentune.study.runner.stalls import StallWatch
 from sentune.study.runner.trial_runner import Phase, TrialRunner
 from sentune.study.runner.trial_source import (
     Candidate,
@@ -143,7 +143,7 @@ class Study:
         )
         self.stalls = StallWatch(
             control=self.launch.control,
-            silence=Silence(config.stall_timeout),
+            limit=config.stall_timeout,
             grouped=config.launched_by == "train",
         )
         first = self.space.with_points(config.points).first_points() if config.tries_first else []

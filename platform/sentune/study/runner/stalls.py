@@ -30,71 +30,53 @@ PROBE_SECONDS = 5.0
 """How long a worker of a stalled group has to answer."""
 
 
-class Silence:
-    """Seconds without a beat of each trial, as far as the driver itself was awake.
-
-    Args:
-        timeout: seconds after which a trial has stalled; None: see ``FEWEST_SECONDS``.
-
-    Attributes:
-        slowest: longest interval between two beats so far, in seconds.
-    """
-
-    def __init__(self, timeout: float | None = None) -> None:
-        self._timeout, self.slowest = timeout, 0.0
-        self._last: dict[str, tuple[int | None, float]] = {}
-
-    @property
-    def timeout(self) -> float:
-        """Seconds without a beat after which a trial has stalled."""
-        return self._timeout or max(FEWEST_SECONDS, TIMES_SLOWEST * self.slowest)
-
-    def tick(self, seconds: float, numbers: Mapping[str, int | None]) -> dict[str, float]:
-        """Count the seconds since the last tick; return the silence of trials that have stalled.
-
-        Args:
-            seconds: of the driver's own loop; at most ``MOST_TICK`` of them count.
-            numbers: trial -> number of its newest beat; None before its first one.
-        """
-        counted, now = min(seconds, MOST_TICK), {}
-        for trial, number in numbers.items():
-            before, silent = self._last.get(trial, (number, -counted))
-            silent += counted
-            if number != before:
-                if before is not None and number is not None:
-                    self.slowest = max(self.slowest, silent)
-                silent = 0.0
-            now[trial] = number, silent
-        self._last = now
-        return {trial: silent for trial, (_, silent) in now.items() if silent >= self.timeout}
-
-    def of(self, trial: str) -> float:
-        """Return the seconds without a beat of a trial."""
-        return self._last.get(trial, (None, 0.0))[1]
-
-    def forget(self, trial: str) -> None:
-        """Begin again with a trial."""
-        self._last.pop(trial, None)
-
-
 @dataclass(kw_only=True)
 class StallWatch:
     """Ends what has stalled, of all runs of one start of a study.
 
     Attributes:
+        limit: seconds without a beat after which a run has stalled, as far as the driver itself
+            was awake; None: see ``FEWEST_SECONDS``.
         grouped: whether the runs are Ray Train groups.
         beats: run -> its newest beat, as of the control actor's last answer.
         clock: seconds of this machine.
+        slowest: longest interval between two beats so far, in seconds.
     """
 
     control: ControlClient
-    silence: Silence
     grouped: bool
+    limit: float | None = None
     beats: dict[str, Beat] = field(default_factory=dict, init=False)
     clock: Callable[[], float] = time.monotonic
+    slowest: float = field(default=0.0, init=False)
+    _silent: dict[str, tuple[int | None, float]] = field(default_factory=dict, init=False)
     _looked: float | None = field(default=None, init=False)
     _ended: set[str] = field(default_factory=set, init=False)
     _waits: dict[str, str] = field(default_factory=dict, init=False)
+
+    @property
+    def timeout(self) -> float:
+        """Seconds without a beat after which a run has stalled."""
+        return self.limit or max(FEWEST_SECONDS, TIMES_SLOWEST * self.slowest)
+
+    def tick(self, seconds: float, numbers: Mapping[str, int | None]) -> dict[str, float]:
+        """Count the seconds since the last tick; return the silence of runs that have stalled.
+
+        Args:
+            seconds: of the driver's own loop; at most ``MOST_TICK`` of them count.
+            numbers: run -> number of its newest beat; None before its first one.
+        """
+        counted, now = min(seconds, MOST_TICK), {}
+        for run, number in numbers.items():
+            before, silent = self._silent.get(run, (number, -counted))
+            silent += counted
+            if number != before:
+                if before is not None and number is not None:
+                    self.slowest = max(self.slowest, silent)
+                silent = 0.0
+            now[run] = number, silent
+        self._silent = now
+        return {run: silent for run, (_, silent) in now.items() if silent >= self.timeout}
 
     def look(self, actors: Callable[[], Mapping[str, Any]]) -> dict[str, str]:
         """Return name -> why, of the runs whose processes were ended now.
@@ -112,7 +94,7 @@ class StallWatch:
         self.beats = {name: beat for name, beat in answer.items() if name in started}
         seconds, self._looked = now - (now if self._looked is None else self._looked), now
         numbers = {name: beat.number for name, beat in self.beats.items()}
-        stalled = self.silence.tick(seconds, {name: numbers.get(name) for name in started})
+        stalled = self.tick(seconds, {name: numbers.get(name) for name in started})
         self._say_waits(started)
         over = {}
         for name, silent in stalled.items():
@@ -121,7 +103,7 @@ class StallWatch:
                 newest = f"{beat}, process {beat.pid} on {beat.node}"
             elif self.grouped:  # it waits for its place, maybe for hours
                 continue
-            limit = f"--stall-timeout {self.silence.timeout:.0f}"
+            limit = f"--stall-timeout {self.timeout:.0f}"
             reason = f"no beat for {silent:.0f} s ({limit}): {newest}"
             try:
                 if self.grouped and name not in self._ended:
@@ -129,7 +111,7 @@ class StallWatch:
                 else:
                     self._end(name, started[name])
                 over[name] = reason
-                self.silence.forget(name)
+                del self._silent[name]
             except ray.exceptions.RayError as error:
                 logger.warning("run %s: cannot be ended yet: %s", name, error)
         self._ended &= self.beats.keys()
@@ -142,7 +124,8 @@ class StallWatch:
     def _say_waits(self, started: Mapping[str, Any]) -> None:
         """Say what runs have been waiting for during a while, each once."""
         place = "a place on the cluster, or its processes to come up,"
-        late = [n for n in started.keys() - self.beats.keys() if self.silence.of(n) >= SAID_AFTER]
+        unheard = started.keys() - self.beats.keys()
+        late = [name for name in unheard if self._silent[name][1] >= SAID_AFTER]
         waits = {name: beat.waits for name, beat in self.beats.items() if beat.waits}
         waits |= dict.fromkeys(late, place)
         for name, what in sorted(waits.items() - self._waits.items()):
