@@ -255,7 +255,7 @@ def measured_by(
     paper, table = find_published(name)
     assert isinstance(table, PublishedTable)
     rows = tuple(
-        one.model_copy(update={"figures": tuple(one.figures[place] for place in places)})
+        one.model_copy(update={"figures": tuple(one.figures[p] for p in places if one.figures)})
         for one in table.rows
         if one.name == row
     )

@@ -68,8 +68,6 @@ def cell_of(table: PublishedTable, row: PublishedRow, column: PublishedColumn) -
 def agrees(
     table: PublishedTable, row: PublishedRow, column: PublishedColumn, figure: float
 ) -> bool:
-    if all(map(math.isnan, row.figures)):  # a row of ours alone
-        return not any({*row.header} <= {*line} for line in cells(table.text))
     text = cell_of(table, row, column)
     empty = text in ("", "-", "_", "—")
     return empty if math.isnan(figure) else not empty and float(text) == figure
@@ -78,7 +76,10 @@ def agrees(
 @pytest.mark.parametrize("table", TABLES)
 def test_every_figure_stands_in_its_row_and_column_of_the_paper(table: PublishedTable) -> None:
     for row in table.rows:
-        assert len(row.figures) == len(table.columns)
+        if not row.figures:  # a row of ours alone
+            assert not any({*row.header} <= {*line} for line in cells(table.text))
+            continue
+        assert not all(map(math.isnan, row.figures))
         for column, figure in zip(table.columns, row.figures, strict=True):
             assert agrees(table, row, column, figure), (row.header, column.header, figure)
 
@@ -88,7 +89,7 @@ def test_every_figure_stands_in_its_row_and_column_of_the_paper(table: Published
 )
 def test_a_figure_of_another_column_is_found_out(table: PublishedTable) -> None:
     for row in table.rows:
-        if all(map(math.isnan, row.figures)):
+        if not row.figures:
             continue
         moved = (*row.figures[1:], row.figures[0])
         wrong = [

@@ -112,6 +112,8 @@ class PublishedColumn(_Strict):
 class PublishedRow(_Strict):
     """A method of a paper with its figures, one a column, in percent; NaN where there is none.
 
+    A row that the paper does not have has no figures.
+
     Attributes:
         header: cells of the table that name it.
         method: that a study of this row tunes.
@@ -135,7 +137,7 @@ class PublishedRow(_Strict):
     vectors: str = ""
     options: dict[str, Any] = {}
     trained: str = ""
-    figures: tuple[float, ...]
+    figures: tuple[float, ...] = ()
     metrics: dict[str, str] = {}
     readouts: dict[str, Any] = {}
 
@@ -269,10 +271,11 @@ def data_sets() -> dict[str, DataSet]:
 
 def figures_of(paper: Paper, table: PublishedTable) -> list[PublishedFigure]:
     """All figures of a table, row by row."""
+    none = (math.nan,) * len(table.columns)
     return [
         PublishedFigure(paper, table, row, column, figure)
         for row in table.rows
-        for column, figure in zip(table.columns, row.figures, strict=True)
+        for column, figure in zip(table.columns, row.figures or none, strict=True)
     ]
 
 
