@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 from optuna import Study
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers import RandomSampler
 from optuna.trial import FrozenTrial
 
-from sentune.study.samplers.study_adapter import distribution
+from sentune.study.samplers.study_adapter import as_numbers, as_shown, distribution, lines_of
 from sentune.study.space.domains import Choice, Dimension, Integer, Uniform
+from sentune.study.space.space import SearchSpace
 
 SPREAD = 0.25
 """Standard deviation of the prior and of the best trial's neighbourhood, of an axis's length."""
@@ -30,30 +31,23 @@ MOVED = 0.5
 """Probability that a setting of the best trial is changed."""
 
 
-class PriorBand(BaseSampler):
+class PriorBand(RandomSampler):
     """Draws one trial; it keeps nothing between two.
 
     Args:
         seed: of the draw.
-        settings: their dimensions, as samplers see them.
-        centre: of the prior; a setting without a value there is uniform.
+        space: its first point is the centre of the prior; a setting without a value there is
+            uniform.
         maximise: whether more of the objective is better.
         eta: trials that a rung must have before its best one counts; of more, one in ``eta``.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        settings: Mapping[str, Dimension],
-        centre: Mapping[str, Any],
-        *,
-        maximise: bool,
-        eta: int = 3,
-    ) -> None:
-        self._rng = np.random.default_rng(seed)
-        self._settings, self._centre = settings, centre
+    def __init__(self, seed: int, space: SearchSpace, *, maximise: bool, eta: int = 3) -> None:
+        super().__init__(seed)
+        self._random = np.random.default_rng(seed)
+        self._settings = as_numbers(space.settings)
+        self._centre = as_shown(space.prior, lines_of(space.settings))
         self._sign, self._eta = 1.0 if maximise else -1.0, eta
-        self._uniform = RandomSampler(seed)
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
@@ -64,28 +58,19 @@ class PriorBand(BaseSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         best = [trial.params for trial in self._best(study.get_trials(deepcopy=False))]
-        kind = self._rng.choice(3, p=shares(self._settings, self._centre, best))
+        kind = self._random.choice(3, p=shares(self._settings, self._centre, best))
         centre: Mapping[str, Any] = ({}, self._centre, best[0] if best else {})[kind]
         return {name: self._drawn(name, centre, moved=kind != 2) for name in self._settings}
 
-    def sample_independent(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        return self._uniform.sample_independent(study, trial, param_name, param_distribution)
-
     def _drawn(self, name: str, centre: Mapping[str, Any], *, moved: bool) -> Any:
         """Return a value near the centre's, or that itself; a uniform one where it has none."""
-        dimension, share = self._settings[name], float(self._rng.random())
+        dimension, share = self._settings[name], float(self._random.random())
         if name not in centre:
             return dimension.at(share)
-        if not moved and self._rng.random() >= MOVED:
+        if not moved and self._random.random() >= MOVED:
             return centre[name]
         if isinstance(dimension, Choice):
-            return centre[name] if self._rng.random() < 0.5 else dimension.at(share)
+            return centre[name] if self._random.random() < 0.5 else dimension.at(share)
         near = NormalDist(_place(dimension, centre[name]), SPREAD)
         low, high = near.cdf(0.0), near.cdf(1.0)
         found = near.inv_cdf(low + share * (high - low))

@@ -15,13 +15,7 @@ from sentune.errors import InvalidValue
 from sentune.study import SAMPLERS
 from sentune.study.samplers.per_trial import GridOrder, PerTrial, Sampler, Sobol, View
 from sentune.study.samplers.priorband import PriorBand
-from sentune.study.samplers.study_adapter import (
-    as_finished,
-    as_numbers,
-    as_shown,
-    lines_of,
-    newest_and_best,
-)
+from sentune.study.samplers.study_adapter import as_finished, lines_of, newest_and_best
 from sentune.study.space.domains import Choice
 from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import SearchSpace
@@ -79,7 +73,6 @@ def make_sampler(
         return GridOrder(space)
     if kind == "qmc":
         return Sobol(space, seed)
-    settings, centre = as_numbers(space.settings), as_shown(space.prior, lines_of(space.settings))
     startup = min(max(trials // 4, STARTUP[0]), STARTUP[1])
     makers: dict[str, Callable[[int, int], optunas.BaseSampler]] = {
         "random": lambda drawn, _: optunas.RandomSampler(seed=drawn),
@@ -99,9 +92,7 @@ def make_sampler(
         "cmaes": lambda drawn, _: optunas.CmaEsSampler(
             seed=drawn, n_startup_trials=startup, warn_independent_sampling=False
         ),
-        "priorband": lambda drawn, _: PriorBand(
-            drawn, settings, centre, maximise=modes[0] != "min"
-        ),
+        "priorband": lambda drawn, _: PriorBand(drawn, space, maximise=modes[0] != "min"),
         "nsga2": lambda drawn, _: optunas.NSGAIISampler(
             seed=drawn, population_size=min(max(trials // 5, 4), 50)
         ),
