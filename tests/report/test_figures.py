@@ -191,6 +191,8 @@ def test_axes_are_the_settings_that_varied() -> None:
     assert rate.position(1e-5) == 0
     assert rate.position(math.sqrt(1e-5 * 1e-2)) == pytest.approx(0.5)
     assert [label for _, label in rate.ticks()] == ["1e-5", "1e-4", "0.001", "0.01"]
+    close = Axis("learning_rate", choices=(1.25e-5, 1.5e-5))
+    assert [label for _, label in close.ticks()] == ["1.25e-5", "1.5e-5"]
     assert batch.choices == (32, 128, 512)
     assert [batch.position(value) for value in (32, 128, 512, 64)] == [0, 0.5, 1, None]
     assert rate.position(math.nan) is None

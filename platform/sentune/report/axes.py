@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,5 +96,6 @@ def _are_numbers(values: list[Any]) -> bool:
 
 def _label(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.0e}".replace("e-0", "e-") if 0 < abs(value) < 1e-3 else f"{value:.3g}"
+        digits = f"{value:.2e}" if 0 < abs(value) < 1e-3 else f"{value:.3g}"
+        return re.sub(r"\.?0*e-0?", "e-", digits)
     return str(value) if len(str(value)) <= 14 else f"{str(value)[:13]}…"
