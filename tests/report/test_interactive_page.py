@@ -9,7 +9,7 @@ import pytest
 
 from sentune.records import StudySummary, TrialState
 from sentune.report.view import View
-from sentune.study.interactive_page import interactive_page, plain_study
+from sentune.study.interactive_page import figures_of, interactive_page, plain_study
 from tests.report.studies import OBJECTIVE, finished, study, trials
 
 HEADINGS = [
@@ -74,6 +74,17 @@ def test_a_plain_study_is_the_summary_in_optunas_terms() -> None:
             assert trial.value == record.metrics[OBJECTIVE]
         curve = {at: said[OBJECTIVE] for at, said in record.curve.items()}
         assert trial.intermediate_values == curve
+
+
+def test_what_breaks_a_constraint_is_no_best_of_optunas() -> None:
+    records = [one for one in trials(24) if one.state is TrialState.COMPLETE]
+    values = {record.id: record.metrics[OBJECTIVE] for record in records}
+    first = max(values, key=lambda number: values[number])
+    for record in records:
+        record.violations = {"train/seconds<=600": 1.0 if record.id == first else -1.0}
+    history = figures_of(plain_study(study(records)), [OBJECTIVE])["history"]()
+    (best,) = (line for line in history.data if line.name == "Best Value")
+    assert best.y[-1] == max(value for number, value in values.items() if number != first)
 
 
 def test_trials_keep_their_numbers_and_a_long_study_shows_its_best(

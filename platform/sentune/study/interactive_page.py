@@ -40,7 +40,8 @@ MOST = 1000
 
 
 def plain_study(summary: StudySummary) -> optuna.Study:
-    """A study in memory for any tool of Optuna's: the settings that varied, values, curves, states.
+    """A study in memory for any tool of Optuna's: settings that varied, values, curves, states,
+    constraints.
 
     It holds no other attributes, which Optuna would show with every point. A complete trial
     without a value for each objective counts as failed, and so does, in a study of more than
@@ -135,6 +136,7 @@ def _frozen(trial: TrialRecord, axes: list[Axis], metrics: Sequence[str]) -> Fro
         params=params,
         distributions=distributions,
         intermediate_values={at: v for at, v in curve.items() if math.isfinite(v)},
+        constraints={safe(name): by for name, by in trial.violations.items()},
     )
 
 
