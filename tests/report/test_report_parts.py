@@ -176,6 +176,14 @@ def test_the_papers_figure_stands_beside_ours() -> None:
     assert line[-1] == "encoder, training corpus"
 
 
+def test_every_training_corpus_is_named_beside_the_papers() -> None:
+    summary = finished()
+    summary.corpora["corpus-2"] = {"spec": "multinli:TRAIN", "rows": 7}
+    first, *_ = comparison(View(summary=summary))
+    assert isinstance(first, Text)
+    assert first.text.endswith("train.jsonl (100 rows) and multinli:TRAIN (7 rows).")
+
+
 def test_other_rows_or_a_slice_of_the_corpus_are_no_reproduction() -> None:
     bert = "bert-base-uncased"
     (line,) = rows_of(bert, "snli:/d/snli_1.0_train.jsonl", 275_601)

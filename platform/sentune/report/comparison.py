@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
+from typing import Any
 from urllib.parse import parse_qsl
 
 from sentune.formatting import percent
@@ -36,8 +37,8 @@ def comparison(view: View) -> list[Block]:
     if not (rows := _rows(view, theirs)):
         return []
     encoder = view.encoder or "an encoder that the summary does not name"
-    corpus = view.summary.corpora.get("corpus")
-    trained = f"{corpus['spec']} ({corpus.get('rows', 0):,} rows)" if corpus else "no corpus"
+    corpora = (f"{corpus['spec']} ({corpus.get('rows', 0):,} rows)" for corpus in _trained_on(view))
+    trained = " and ".join(corpora) or "no corpus"
     blocks: list[Block] = [Text(f"Ours: {encoder}, trained on {trained}.")]
     described = (f"{one.trained.encoder}, trained on {one.trained.corpus}" for one in theirs)
     blocks += [Text(f"The paper: {said}.") for said in dict.fromkeys(described)]
@@ -142,10 +143,15 @@ def _part(spec: str) -> tuple[str, dict[str, str]]:
     return found, options
 
 
+def _trained_on(view: View) -> list[Mapping[str, Any]]:
+    """Return the training corpora, as the summary has them."""
+    roles = view.summary.corpora
+    return [corpus for role, corpus in roles.items() if role.partition("-")[0] == "corpus"]
+
+
 def _trained_alike(view: View, figure: PublishedFigure) -> bool:
     """The same formats, whole, and as many rows as the paper counts."""
-    trained, roles = figure.trained, view.summary.corpora
-    corpora = [corpus for role, corpus in roles.items() if role.partition("-")[0] == "corpus"]
+    trained, corpora = figure.trained, _trained_on(view)
     specs = [str(corpus["spec"]) for corpus in corpora]
     formats = {spec.partition(":")[0] for spec in specs}
     wanted = [data_sets()[name] for name in trained.data]
