@@ -19,6 +19,7 @@ from sentune.embedder.behaviour import behaviour
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.geometry import Boxes, Gaussians, Geometry, Points
+from sentune.report.behaviour_charts import hits
 from sentune.tasks import DirectionTask, Rte
 
 WIDTH = 8
@@ -62,8 +63,8 @@ def test_decisions_are_those_of_the_tasks(geometry: Geometry) -> None:
     for entry, task in ((rte, Rte(dev)), (direction, DirectionTask(dev))):
         known = model.evaluate([task], READOUTS).metrics[f"{task.name}/accuracy"]
         gold = entry.get("positive", [1] * len(entry["scores"]))
-        hits = np.array(entry["scores"]) > entry["threshold"]
-        assert np.mean(hits == np.array(gold, dtype=bool)) == pytest.approx(known)
+        above = np.array(entry["scores"]) > entry["threshold"]
+        assert np.mean(above == np.array(gold, dtype=bool)) == pytest.approx(known)
         assert entry["pairs"] == len(task.pairs) == len(entry["surplus"])
     for pair in rte["right"]:
         assert (pair["score"] > 0.3) == (pair["label"] == "entailment")
@@ -72,6 +73,16 @@ def test_decisions_are_those_of_the_tasks(geometry: Geometry) -> None:
     away = [abs(pair["score"] - 0.3) for pair in rte["right"]]
     assert away == sorted(away, reverse=True)
     assert (len(rte["right"]), len(rte["wrong"])) == (20, 20)
+
+
+def test_a_threshold_that_is_a_score_decides_in_the_report_as_in_the_task() -> None:
+    dev = labelled(90)
+    task, model = Rte(dev), Fixed(Boxes(0.1), {})
+    scores = task.pairs.compare(model.embed_known(task.pairs.sentences), model.geometry.entails)
+    for threshold in sorted(scores.tolist())[::10]:
+        model.readouts = {"rte/threshold": threshold}
+        known = model.evaluate([task], model.readouts).metrics["rte/accuracy"]
+        assert np.mean(hits(behaviour(model, [dev])["tasks"][0])) == pytest.approx(known)
 
 
 def test_a_large_corpus_leaves_little() -> None:

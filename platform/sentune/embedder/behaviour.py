@@ -79,7 +79,8 @@ def _judged(model: Embedder, task: PairTask) -> dict[str, Any] | None:
         "kind": task.kind,
         "by": by,
         "pairs": len(task.pairs),
-        "scores": _short(scores),
+        # not rounded: each is compared with the threshold
+        "scores": [score if np.isfinite(score) else None for score in scores.tolist()],
         "surplus": surplus(pairs).astype(int).tolist(),
     }
     if isinstance(task, Sts):
