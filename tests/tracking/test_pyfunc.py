@@ -34,7 +34,9 @@ def uri(storage: Path, story: Story, tmp_path: Path) -> str:
     return tell_end(story, storage, str(run / "model"))
 
 
-def test_the_champion_is_loaded_and_predicts(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_champion_is_loaded_and_predicts(
+    uri: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     import mlflow
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
@@ -43,6 +45,10 @@ def test_the_champion_is_loaded_and_predicts(uri: str, monkeypatch: pytest.Monke
     theirs = mlflow.pyfunc.load_model("models:/little@champion")
     first, second = PAIRS["sentence"].tolist(), PAIRS["other"].tolist()
     np.testing.assert_array_equal(theirs.predict(PAIRS[["sentence"]]), ours.encode(first))
+    card = (tmp_path / "run/model/README.md").read_text(encoding="utf-8")
+    (line,) = (line for line in card.splitlines() if line.startswith("mlflow.pyfunc"))
+    shown = eval(line.replace("NAME", "little"), {"mlflow": mlflow})
+    np.testing.assert_array_equal(shown, ours.encode(["A poodle runs."]))
     scores = theirs.predict(PAIRS, params={"output": "entails"})
     assert scores == [one.score for one in ours.entails(first, second)]
     np.testing.assert_array_equal(

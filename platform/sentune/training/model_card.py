@@ -39,7 +39,7 @@ With MLflow, where the study registered it:
 ```python
 import mlflow
 
-mlflow.pyfunc.load_model("models:/NAME@champion").predict(["A poodle runs."])
+mlflow.pyfunc.load_model("models:/NAME@champion").predict([{{"sentence": "A poodle runs."}}])
 ```
 """
 _USE_TRANSFORMERS = """With sentence-transformers:
