@@ -30,7 +30,7 @@ from sentune.report.drawing import (
 )
 from sentune.report.figures import history, parallel
 from sentune.report.provenance import costs, lineage
-from sentune.report.study_page import build
+from sentune.report.study_page import build, finding
 from sentune.report.trial_sections import notes, rungs
 from sentune.report.trial_sections import trials as trials_section
 from sentune.report.view import View, view
@@ -241,6 +241,7 @@ def test_the_best_trial_holds_the_constraints_where_any_does() -> None:
     for one in (second, *others):
         one.violations = {"train/seconds<=60": 1.0}
     assert View(summary=study(records)).best is first
+    assert f"trial {first.id}, which breaks a constraint." in finding(View(summary=study(records)))
 
 
 def test_an_estimate_on_a_part_of_dev_is_no_best_and_is_marked() -> None:
@@ -257,6 +258,12 @@ def test_an_estimate_on_a_part_of_dev_is_no_best_and_is_marked() -> None:
     assert figure is not None
     lines = {line.get_label(): line for line in to_canvas(figure).axes[0].lines}
     assert lines["best so far"].get_ydata().tolist() == [whole.metrics[OBJECTIVE]] * 2
+    early = View(summary=study([part], state="running"))
+    assert "So far the best direction/accuracy on dev: ~99.0 %" in finding(early)
+    assert early.metric_rows == [(OBJECTIVE, "~99.0 %", "", "")]
+    drawn = history(early)
+    assert drawn is not None
+    assert "the best so far (none after 1 trial with a value)" in drawn.description
 
 
 def test_what_breaks_a_constraint_is_no_best() -> None:

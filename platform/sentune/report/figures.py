@@ -72,9 +72,10 @@ def history(view: View) -> Figure | None:
         _trial_axis(axes, trials)
         metric_axis(axes, objective)
 
+    so_far = measured(objective, best[-1]) if math.isfinite(best[-1]) else "none"
     said = (
         f"{objective} of each trial by its number, and the best so far "
-        f"({measured(objective, best[-1])} after {counted(len(scored), 'trial')} with "
+        f"({so_far} after {counted(len(scored), 'trial')} with "
         "a value). A trial that was stopped early stands where it was stopped."
     )
     return Figure("history", "Optimisation history", said, draw)

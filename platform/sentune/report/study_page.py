@@ -95,11 +95,11 @@ def finding(view: View) -> str:
     if best is None:
         came = f"has a value of {objective} yet" if is_open else f"came to a value of {objective}"
         return f"No trial {came}."
-    error = view.error(objective)
-    value = spread(objective, view.measured[objective], error)
+    error, value = view.error(objective), view.on_dev(objective)
     kind = "one run, so no error bar" if error is None else "± standard error over the pairs"
     so_far = "So far the best" if is_open else "The best"
     state = "" if best.state is TrialState.COMPLETE else ", which has not come to its end"
+    state += "" if best.feasible else ", which breaks a constraint"
     return f"{so_far} {objective} on dev: {value} ({kind}), trial {best.id}{state}."
 
 

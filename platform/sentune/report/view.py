@@ -13,8 +13,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sentune.errors import InvalidValue
-from sentune.formatting import STATES, measured, spread
+from sentune.formatting import ON_PART, STATES, measured, spread
 from sentune.records import (
+    PART,
     FinalistRecord,
     Spread,
     StudySummary,
@@ -141,8 +142,8 @@ class View:
 
     def on_dev(self, metric: str) -> str:
         """A metric of the winner on dev with its error; empty where there is none."""
-        over = self.measured.get(metric)
-        return spread(metric, over, self.error(metric)) if over is not None else ""
+        over, sign = self.measured.get(metric), ON_PART if PART in self.measured else ""
+        return sign + spread(metric, over, self.error(metric)) if over is not None else ""
 
     @cached_property
     def metric_groups(self) -> list[tuple[list[str], str, str]]:
