@@ -119,6 +119,10 @@ def test_trials_of_another_study_are_neither_counted_nor_saved() -> None:
     (facts,) = (block.facts for block in blocks if isinstance(block, Facts))
     assert facts["trials ended"].split()[0] == "1"
     assert "stopped early" not in facts
+    (paid,) = (b for b in costs(seen) if isinstance(b, Table))
+    assert ["seconds of trials", "1:30", "", ""] in texts(paid)
+    (drawn,) = (b for b in costs(seen) if isinstance(b, Figure))
+    assert "90 seconds in all" in drawn.description
 
 
 def test_more_trials_than_the_last_start_planned_are_counted_alone() -> None:

@@ -296,7 +296,7 @@ def finalists(view: View) -> Figure | None:
 
 def cost(view: View) -> Figure | None:
     """Seconds of each trial; hollow where it was stopped early."""
-    trials = [trial for trial in view.trials if trial.seconds > 0]
+    trials = [trial for trial in view.trials if trial.seconds > 0 and not trial.source]
     if not trials:
         return None
 

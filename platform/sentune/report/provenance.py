@@ -20,12 +20,16 @@ def costs(view: View) -> list[Block | None]:
 
 
 def _totals(view: View) -> Table:
-    """Return used beside allowed resources; an older study knows only its trials' sums."""
+    """Return used beside allowed resources; an older study knows only its trials' sums.
+
+    Trials of other studies were paid for there.
+    """
     summary, plan = view.summary, view.summary.plan
+    own = [trial for trial in view.trials if not trial.source]
     allowed: Mapping[str, Any] = plan.get("budget") or plan
     spent, finals = summary.spent, summary.finalists
-    examples = spent.examples or sum(trial.examples for trial in view.trials)
-    runs = [*(t.gpu_seconds for t in view.trials), *(f.gpu_seconds for f in finals)]
+    examples = spent.examples or sum(trial.examples for trial in own)
+    runs = [*(t.gpu_seconds for t in own), *(f.gpu_seconds for f in finals)]
     gpu = spent.gpu_hours or sum(runs) / 3600
 
     def limit(name: str, unit: str = "") -> Cell | str:
@@ -41,14 +45,14 @@ def _totals(view: View) -> Table:
     rows: list[Row] = [
         [
             "trials",
-            spent.trials or len(view.trials),
+            spent.trials or len(own),
             limit("max_trials"),
             planned("trials"),
         ],
         ["examples", examples, "", planned("examples_at_most")],
         ["wall time", Cell(hours(spent.hours), spent.hours), limit("max_hours", " h"), ""],
         ["GPU time", Cell(hours(gpu), gpu), limit("max_gpu_hours", " h"), ""],
-        ["seconds of trials", seconds(sum(t.seconds for t in view.trials)), "", ""],
+        ["seconds of trials", seconds(sum(t.seconds for t in own)), "", ""],
     ]
     if finals:
         rows.append(["seconds of finalists", seconds(sum(f.seconds for f in finals)), "", ""])
