@@ -28,7 +28,7 @@ from sentune.report.drawing import (
     to_canvas,
     to_svg,
 )
-from sentune.report.figures import history, parallel
+from sentune.report.figures import curves, history, parallel
 from sentune.report.provenance import costs, lineage
 from sentune.report.study_page import build, finding
 from sentune.report.trial_sections import notes, rungs
@@ -282,6 +282,14 @@ def test_what_breaks_a_constraint_is_no_best() -> None:
     assert "best so far (70.0 % after" in drawn.description
     bold = [line.get_ydata()[-1] for line in to_canvas(lines).axes[0].lines if line.zorder == 3]
     assert bold == [0.0]
+
+
+def test_rows_of_a_part_are_those_of_each_dev_corpus() -> None:
+    record = trial(0, TrialState.COMPLETE, 9000)
+    record.curve[500][PART] = 500.0
+    drawn = curves(View(summary=study([record])))
+    assert drawn is not None
+    assert "before its end it is judged on at most 500 rows of each dev corpus" in drawn.description
 
 
 def test_mlflow_has_the_deviation_of_several_seeds_alone() -> None:

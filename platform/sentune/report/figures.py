@@ -110,7 +110,8 @@ def curves(view: View) -> Figure | None:
     rungs = ", ".join(f"{rung:,}" for rung in view.rungs)
     dotted = f", dotted lines are the rungs at {rungs}" if rungs else ""
     part = max((v.get(PART, 0) for t in view.ranked for v in t.curve.values()), default=0)
-    judged = f"; before its end it is judged on {part:,.0f} rows of dev" if part else ""
+    most = f"at most {part:,.0f} rows of each dev corpus"
+    judged = f"; before its end it is judged on {most}" if part else ""
     said = (
         f"{objective} by examples seen; a trial's last point has the shape of its state"
         f"{judged}{dotted}."
