@@ -56,6 +56,20 @@ def test_the_heat_map_shows_the_best_plane_in_percent() -> None:
     assert cells[best["alpha_1"]][column].key == best["value"]  # type: ignore[union-attr]
 
 
+def test_a_combination_that_was_passed_over_is_not_called_worse() -> None:
+    open_ = SweepTable.read(interpretations())
+    assert "Higher ones" not in "".join(one.description for one in sweep_figures(open_))
+    values = open_.values.copy()
+    place = np.unravel_index(np.nanargmax(values), values.shape)
+    values[*place[:2], 0, 1:] = 0.9  # above the chosen one, and barred
+    barred = np.zeros(values.shape, bool)
+    barred[*place[:2], 0, 1:] = True
+    sweep = Sweep(metric=open_.metric, axes=open_.axes, values=values, barred=barred)
+    told = heat(SweepTable.read(sweep.to_table())).description
+    assert "the one chosen is framed. Higher ones leave" in told
+    assert "the best" not in told
+
+
 def test_the_table_of_a_curve_has_the_best_precision_from_each_recall_on() -> None:
     figure = precision_recall({"rte": ([0.5, 0.8, 0.7, 1.0], [1.0, 0.8, 0.4, 0.05])}, "test")
     assert figure is not None

@@ -63,6 +63,11 @@ class SweepTable(NamedTuple):
         left = {name: at for name, at in self.best.items() if name not in (*shown, "value")}
         return " with " + ", ".join(f"{n} {setting(v)}" for n, v in left.items()) if left else ""
 
+    def passed_over(self, shown: NDArray[np.float64]) -> str:
+        """Why shown values above the chosen one were not chosen; empty where there are none."""
+        reason = " Higher ones leave more than half of the sentences without an interpretation."
+        return reason if np.nanmax(shown) > self.best["value"] else ""
+
 
 def write_tables(tables: Mapping[str, Any], folder: Path) -> list[Path]:
     """Write tables by file name, and the figures of sweeps (``heat.png``), which it returns."""
@@ -142,7 +147,9 @@ def heat(table: SweepTable) -> Figure:
         look: dict[str, Any] = {"fill": False, "edgecolor": BEST, "lw": 2.5, "clip_on": False}
         axes.add_patch(Rectangle(corner, 1, 1, zorder=5, **look))
 
-    said = f"In percent, over {HEAT[0]} and {HEAT[1]}{table.fixed(*HEAT)}; the best is framed."
+    higher = table.passed_over(plane)
+    framed = f"the {'one chosen' if higher else 'best'} is framed.{higher}"
+    said = f"In percent, over {HEAT[0]} and {HEAT[1]}{table.fixed(*HEAT)}; {framed}"
     size = max(5.0, 1.4 + 0.47 * len(upper)), 1.2 + 0.33 * len(lower)
     rows = [
         [setting_cell(value), *(metric_cell(table.metric, one) for one in line)]
@@ -155,7 +162,7 @@ def heat(table: SweepTable) -> Figure:
 def curve(table: SweepTable, name: str) -> Figure:
     """The metric over one readout, the best value marked."""
     grid, best = [float(value) for value in table.axes[name]], table.best
-    values = table.at_best(name).tolist()
+    values = table.at_best(name)
 
     def draw(axes: Axes) -> None:
         marks = "-" if len(grid) > MARKED else "o-"
@@ -167,10 +174,12 @@ def curve(table: SweepTable, name: str) -> Figure:
         axes.set_xlabel(plain(name))
         axes.margins(y=0.12)
 
-    said = f"Best {percent(best['value'])} at {setting(best[name])}{table.fixed(name)}."
+    higher = table.passed_over(values)
+    at = f"{percent(best['value'])} at {setting(best[name])}{table.fixed(name)}"
+    said = f"{'Chosen:' if higher else 'Best'} {at}.{higher}"
     rows = [
         (setting_cell(value), metric_cell(table.metric, one))
-        for value, one in zip(table.axes[name], values, strict=True)
+        for value, one in zip(table.axes[name], values.tolist(), strict=True)
     ]
     numbers = Table(heads=(name, table.metric), rows=rows)
     return Figure(f"curve_{name}", f"{table.metric} by {name}", said, draw, table=numbers)
