@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,8 @@ def test_artifacts_become_pictures(tmp_path: Path) -> None:
     assert "csts/spearman by references" in page.text
     assert "csts: area 75.0 %" in page.text
     assert page.texts.count("80.0") == 1
+    again = replace(finished(), state="stopped", winner=None, model=None, test={})
+    assert "area 75.0 %" not in to_markdown(build(view(again, (), tmp_path)))
     (folder / "sweep.json").write_text("{")
     with pytest.raises(InvalidValue, match="damaged"):
         build(view(finished(), (), tmp_path))

@@ -276,7 +276,8 @@ def view(
         summary: or the content of a ``summary.json``.
         records: trials with their curves, from the store; those that the summary alone knows have
             none.
-        folder: where a finished study left its sweeps (``artifacts/``).
+        folder: where a study left its sweeps (``artifacts/``); without a model they are those of
+            an earlier end, and are left out.
 
     Raises:
         InvalidValue: the summary is of a later version, or lacks a field.
@@ -284,8 +285,9 @@ def view(
     whole = summary if isinstance(summary, StudySummary) else _summary(summary)
     trials = {trial.id: trial for trial in whole.trials}
     trials |= {record.id: record for record in sorted(records, key=lambda record: record.id)}
-    there = folder if folder is not None and folder.is_dir() else None
-    return View(summary=replace(whole, trials=[*trials.values()]), folder=there)
+    ended = whole.model is not None and folder is not None and folder.is_dir()
+    whole = replace(whole, trials=[*trials.values()])
+    return View(summary=whole, folder=folder if ended else None)
 
 
 def _summary(content: Mapping[str, Any]) -> StudySummary:
