@@ -24,6 +24,7 @@ from toys import HALVING, OBJECTIVE, PROMOTION, SPACE, open_store, play
 from sentune.errors import StudyConflict
 from sentune.records import TrialState
 from sentune.study import study as study_module
+from sentune.study.config import Budget
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.storage import open_storage
 from sentune.study.store.study_index import find_study
@@ -121,6 +122,10 @@ def test_a_study_finds_trains_again_and_resumes_without_running_anything(
     assert resumed.finalists == outcome.finalists
     assert again.calls == 1
     assert StudyView(find_study(str(tmp_path), "toy")).snapshot().identity == seen.identity != ""
+
+    stopped = study(tmp_path, finalists=2, trials=9, budget=Budget(max_hours=1e-9))
+    assert (stopped.state, stopped.finalists) == ("stopped", [])
+    assert stopped.spent.examples == outcome.spent.examples, "the finals were paid for"
     assert len(list((tmp_path / "toy" / "trials").iterdir())) >= 6
 
 

@@ -349,7 +349,10 @@ class Study:
         """Return the outcome from the store; without finals where they did not come to an end."""
         trials, several = self.store.records(), len(self.objectives) > 1
         finalists = finals.records() if finals is not None else []
-        runs = finals.store.records() if finals is not None else []
+        if finals is not None:
+            runs = finals.store.records()
+        else:  # an earlier start, or this one, may have begun them
+            runs = [run.record for run in self.view.snapshot(driven=True).finals]
         state, reason = self._ending(trials, limits, finals)
         verdict, comparison = compare(finalists, self.store.first)
         front = pareto_front(trials, self.objectives) if several else []
