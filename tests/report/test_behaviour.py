@@ -12,6 +12,7 @@ import pytest
 from sentune.errors import InvalidValue
 from sentune.report import build
 from sentune.report.behaviour import BEHAVIOUR_FILE, chapter
+from sentune.report.behaviour_charts import BINS, scores
 from sentune.report.blocks import Chart, Table
 from sentune.report.render import to_html, to_markdown
 from sentune.report.view import View, view
@@ -154,6 +155,14 @@ def test_small_scores_have_a_logarithmic_axis(seen: View, tmp_path: Path) -> Non
     assert rows[0][0].startswith("1.78e-10 to ")
     assert rows[-1][0].endswith(" to 1")
     assert sum(int(row[1]) for row in rows) == 25
+
+
+def test_scores_that_are_close_have_bars_with_ends_of_their_own() -> None:
+    entry = content()["tasks"][0]
+    entry |= {"scores": [1 - n / 1e6 for n in range(40)], "threshold": 1 - 2e-5}
+    chart = scores(entry, "scores")
+    assert len({row[0] for row in texts(chart.table)}) == BINS
+    assert chart.description.endswith("the threshold, 0.99998.")
 
 
 def _plotly(page: str) -> str:

@@ -51,7 +51,9 @@ def scores(entry: Mapping[str, Any], name: str) -> Chart:
     if log:
         values = np.log10(values)
     edges = np.histogram_bin_edges(values, BINS)
-    ends = [f"{10**edge if log else edge:.3g}" for edge in edges]
+    shown = [10**edge if log else edge for edge in edges]
+    digits = next((n for n in range(3, 17) if len({f"{end:.{n}g}" for end in shown}) > BINS), 17)
+    ends = [f"{end:.{digits}g}" for end in shown]
     bins = [f"{low} to {high}" for low, high in pairwise(ends)]
     names = sorted({group for _, group in known})
     counts = {
@@ -75,7 +77,7 @@ def scores(entry: Mapping[str, Any], name: str) -> Chart:
             figure.update_xaxes(tickvals=shown, ticktext=[f"1e{tick}" for tick in shown])
         return figure
 
-    at = f"the dotted line is the threshold, {setting(entry['threshold'])}"
+    at = f"the dotted line is the threshold, {entry['threshold']:.{digits}g}"
     what = "label" if entry["kind"] == "rte" else "which sentence is longer"
     said = f"Scores of {entry['task']} by {what}; {at}."
     rows = [*zip(bins, *counts.values(), strict=True)]
