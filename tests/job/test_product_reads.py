@@ -15,6 +15,7 @@ import pytest
 from sentune.corpora.formats import read_pairs
 from sentune.corpora.schema import Corpus
 from sentune.errors import Overtaken, SentuneError, StudyConflict
+from sentune.job.artifacts import artifacts_folder
 from sentune.job.families.base import Card
 from sentune.job.families.sentences import SentenceFamily
 from sentune.job.options import JobOptions
@@ -24,6 +25,7 @@ from sentune.job.test_set import TestReads, Winner
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
 from sentune.report.behaviour import BEHAVIOUR_FILE
 from sentune.report.paired import HITS_FILE
+from sentune.report.sweep_figures import CURVE_FILE, write_tables
 from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import published
 from sentune.study.store.study_index import TEST_READS
@@ -119,6 +121,20 @@ def test_a_reading_is_recorded_with_winner_and_corpora(tmp_path: Path) -> None:
     assert not entry["forced"]
     assert published(str(tmp_path / "study")) == "finalist-0007-seed-2"
     write_summary(summary, str(tmp_path / "study"))
+
+
+def test_tables_of_an_end_without_test_do_not_stand_for_test(tmp_path: Path) -> None:
+    spec, summary = corpus(tmp_path), summary_of(7)
+    artifacts = artifacts_folder(str(tmp_path), "study")
+    before = product(tmp_path, "finalist-0007-seed-2", []).publish(summary)
+    write_tables({name: of for name, of in before.items() if "recall" in name}, artifacts)
+    assert [*artifacts.rglob(CURVE_FILE)]
+    product(tmp_path, "finalist-0007-seed-2", [spec]).publish(summary)
+    assert not [*artifacts.rglob(CURVE_FILE)]
+    write_tables({f"rte/{CURVE_FILE}": {"of": "test"}}, artifacts)
+    write_summary(summary, str(tmp_path / "study"))
+    product(tmp_path, "finalist-0007-seed-2", [spec]).publish(summary_of(7))
+    assert [*artifacts.rglob(CURVE_FILE)], "the study keeps the figures that it had"
 
 
 def test_without_finals_the_best_trial_is_named_in_the_summary(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from sentune.embedder.embedder import Embedder
 from sentune.errors import SentuneError
 from sentune.io.folders import whole_folder
 from sentune.io.object_store import files_at, is_local
+from sentune.job.artifacts import artifacts_folder
 from sentune.job.baselines import baselines_of
 from sentune.job.corpora import (
     describe,
@@ -101,6 +102,9 @@ def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -
         summary.lineage["chain"] = {**chain, "model": seal_model(folder, origin)}
         refuse_late(storage, generation)
     note_published(storage, run)
+    if known is None:  # what an earlier end has left may be of other data
+        for table in artifacts_folder(job.config.storage, job.config.name).rglob("*.json"):
+            table.unlink()
     return tables
 
 
