@@ -111,6 +111,7 @@ def test_the_error_of_one_seed_is_none_of_seeds(losing: StudySummary) -> None:
         losing.finalists[0], seeds=[1], metrics=dict.fromkeys(losing.finalists[0].metrics, one)
     )
     assert View(summary=losing).error_kind == "one run"
+    assert "trained again from 1 seed\n" in describe(losing, "models:/s@champion")
     losing.finalists[0].metrics["direction/accuracy_standard_error"] = one
     assert View(summary=losing).error_kind == "± standard error over pairs"
 

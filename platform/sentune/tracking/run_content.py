@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sentune.credentials import without_credentials
-from sentune.formatting import setting
+from sentune.formatting import counted, setting
 from sentune.records import PART, FinalistRecord, StudySummary, TrialRecord, TrialState
 from sentune.report.blocks import Block, Section, StudyReport, Table, Text
 from sentune.report.render import to_markdown
@@ -268,8 +268,8 @@ def describe(summary: StudySummary, address: str) -> str:
         blocks: list[Block] = [Table(heads=("setting or readout", "value"), rows=rows)]
         if summary.model is not None:
             blocks.append(Text(f'Embedder.load("{address}")', "code"))
-        seeds = len(winner.seeds)
-        again = f"trained again from {seeds} seeds" if seeds else "one training run"
+        seeds = counted(len(winner.seeds), "seed")
+        again = f"trained again from {seeds}" if winner.seeds else "one training run"
         sections.append(Section("winner", f"Winner: trial {winner.trial}, {again}", blocks))
     subtitle = f"{summary.method}, selected by {summary.objective}"
     page = StudyReport(summary.study, summary.state, subtitle, sections)
