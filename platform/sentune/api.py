@@ -198,8 +198,8 @@ def compare(
 
     Returns:
         A row for each study, the best on dev first: ``method``, ``metric``, ``dev``, ``error``,
-        ``seeds``, ``test``, ``p`` (Welch's t test over the seeds against the first row),
-        ``p_pairs`` (exact sign test against it on the same test pairs), ``judged_on``,
+        ``seeds``, ``test``, ``test_error``, ``p`` (Welch's t test over the seeds against the first
+        row), ``p_pairs`` (exact sign test against it on the same test pairs), ``judged_on``,
         ``encoder``, ``state``.
 
     Raises:

@@ -222,7 +222,7 @@ class StudySummary:
         objectives: ``{"metric", "mode"}``; of several the trials have a Pareto front.
         best: trial that the shipped model comes from; None while there is none.
         baselines: ``task/rule`` -> value that a rule without a trained model reaches.
-        against_rules: accuracy of the model on test -> rule -> ``PairedTest`` on the same items.
+        against_rules: metric of the model on test -> rule -> ``PairedTest`` on the same items.
         front: trials that no other one beats in every objective.
         verdict: whether the winner is better than the runner-up, in a sentence.
         comparison: the paired test behind the verdict.

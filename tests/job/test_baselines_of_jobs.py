@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binom
+from scipy.stats import binom, pearsonr, spearmanr
 
 from search_spaces.infersent import SPACE as INFERSENT
 from search_spaces.intersent import SPACE as INTERSENT
@@ -20,11 +20,11 @@ from sentune.encoders.transformer import word_averages
 from sentune.encoders.words.table import tokenise
 from sentune.geometry.gaussians import Gaussians
 from sentune.geometry.points import Points
-from sentune.job.baselines import baselines, baselines_of
+from sentune.job.baselines import Baselines, baselines, baselines_of
 from sentune.job.families import make_job
 from sentune.job.options import OperationOptions, WordOptions, parse
 from sentune.report.paired import PairedTest
-from sentune.tasks import Rte, evaluate, tasks_for
+from sentune.tasks import Result, Rte, evaluate, tasks_for
 from tests.job.test_probing import QUIET
 
 DECODER = "builtin:tiny?layers=1&width=16"
@@ -69,13 +69,36 @@ def test_a_models_hits_give_its_accuracies_and_are_compared_with_the_rules_of_th
     rules = baselines(None, corpora)
     for name, hits in rules.hits.items():
         assert hits.mean() == pytest.approx(result.metrics[name]), name
-    found = rules.compared(result.hits)
+    found = rules.compared(result)
     assert set(found["direction/accuracy"]) == {"direction/length", "direction/length_words"}
     assert set(found["rte/accuracy"]) == {"rte/majority"}
     against = found["rte/accuracy"]["rte/majority"]
     lead = result.metrics["rte/accuracy"] - result.metrics["rte/majority"]
     assert against["difference"] == pytest.approx(lead)
     assert against["items"] == len(result.hits["rte/accuracy"])
+
+
+def test_two_correlations_are_compared_by_the_same_bootstraps_of_their_pairs() -> None:
+    random = np.random.default_rng(1)
+    scores = random.integers(0, 6, 80).astype(float)
+    model, words = (scores + random.normal(scale=s, size=80).round(1) for s in (1.0, 1.6))
+    names = {"pearson": pearsonr, "spearman": spearmanr}
+    own = {f"sts/{n}": float(of(model, scores).statistic) for n, of in names.items()}
+    rule = {f"sts/word_average_{n}": float(of(words, scores)[0]) for n, of in names.items()}
+    result = Result(metrics=own, scored={"sts": np.stack([model, scores])})
+    found = Baselines(rule, {}, {"sts": np.stack([words, scores])}).compared(result)
+    assert set(found) == {"sts/pearson", "sts/spearman"}
+    for name, of in names.items():
+        test = found[f"sts/{name}"][f"sts/word_average_{name}"]
+        again = np.random.default_rng(0)
+        draws = [again.integers(0, 80, 80) for _ in range(1000)]
+        each = [of(model[d], scores[d])[0] - of(words[d], scores[d])[0] for d in draws]
+        assert test["standard_error"] == pytest.approx(np.std(each, ddof=1))
+        assert test["difference"] == own[f"sts/{name}"] - rule[f"sts/word_average_{name}"]
+        assert (test["better"], test["items"]) == (sum(x > 0 for x in each), 80)
+        assert test["p"] == pytest.approx(2 * (1 + sum(x <= 0 for x in each)) / 1001)
+    same = Baselines(rule, {}, result.scored).compared(result)
+    assert same["sts/pearson"]["sts/word_average_pearson"]["p"] == 1
 
 
 SENTENCES = ["a dog runs", "two dogs sleep", "a cat sleeps"] * 20

@@ -71,7 +71,8 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> None:
         if toy.killed:
             raise KilledError
         toy.judged.append(toy.checkpoint.parent.name)
-        return Result(metrics={METRIC: 0.7}, hits={METRIC: np.ones(1)})
+        scored = {"sts": np.array([[0.1, 0.4, 0.4, 0.9], [0.0, 3.0, 1.0, 5.0]])}
+        return Result(metrics={METRIC: 0.7}, hits={METRIC: np.ones(1)}, scored=scored)
 
     monkeypatch.setattr("sentune.job.product.measured", measured)
 
@@ -112,6 +113,11 @@ def test_a_reading_is_recorded_with_winner_and_corpora(tmp_path: Path) -> None:
     spec, summary = corpus(tmp_path), summary_of(7)
     tables = product(tmp_path, "finalist-0007-seed-2", [spec]).publish(summary)
     assert tables[HITS_FILE] == {METRIC: [1.0]}
+    assert set(summary.test) == {
+        METRIC,
+        "sts/spearman_standard_error",
+        "sts/pearson_standard_error",
+    }
     (entry,) = reads(tmp_path)
     assert summary.test_reads == [entry]
     assert summary.best == 7

@@ -36,7 +36,9 @@ def seen(name: str, values: list[float], **others: object) -> View:
 
 def test_the_best_comes_first_with_errors_and_welch_s_test() -> None:
     a, b = [0.90, 0.91, 0.92], [0.95, 0.96]
-    found = leaderboard([seen("a", a), seen("b", b, test={OBJECTIVE: 0.94}), seen("c", [0.5])])
+    test = {OBJECTIVE: 0.94, f"{OBJECTIVE}_standard_error": 0.02}
+    views = [seen("a", a), seen("b", b, test=test), seen("c", [0.5])]
+    found = leaderboard(views)
     assert list(found.index) == ["b", "a", "c"]
     assert found["dev"].tolist() == pytest.approx([0.955, 0.91, 0.5])
     assert found.loc["a", "error"] == pytest.approx(0.01)
@@ -45,6 +47,8 @@ def test_the_best_comes_first_with_errors_and_welch_s_test() -> None:
     assert math.isnan(found.loc["b", "p"])
     assert math.isnan(found.loc["c", "p"])
     assert found["seeds"].tolist() == [2, 3, 1]
+    assert found["test_error"].tolist() == pytest.approx([0.02, math.nan, math.nan], nan_ok=True)
+    assert "94.0 ± 2.0 %" in to_html(leaderboard_report(views)).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_what_was_judged_on_other_rows_or_never_differs_is_not_tested() -> None:

@@ -72,6 +72,26 @@ def test_on_the_same_pairs_the_difference_has_to_be_significant(
     assert (found.beaten, words in found.text) == (beaten, True), found.text
 
 
+def test_a_correlation_on_test_has_an_error_of_its_own() -> None:
+    rules = {"sts/word_average_spearman": 0.71}
+    found = verdict_on("sts/spearman", 0.74, 0.02, rules, "test", error_on="test")
+    assert found is not None
+    assert "by more than its error of 2.0 %: sts/spearman 74.0 % on test" in found.text
+    over = Spread(mean=0.75, sd=0.001, values=[0.749, 0.751])
+    finalist = FinalistRecord(trial=0, settings={}, seeds=[1, 2], metrics={"sts/spearman": over})
+    test = {"sts/spearman": 0.74, "sts/spearman_standard_error": 0.04}
+    summary = study(trials(3), test=test, objective="sts/spearman", baselines=rules)
+    summary = replace(summary, finalists=[finalist], winner=0, model="studies/s/model")
+    seen = View(summary=summary)
+    assert seen.against_rules is not None
+    assert "within its error of 4.0 %: sts/spearman 74.0 % on test" in seen.against_rules.text
+    rows = {names: on_test for names, _, on_test, _ in seen.metric_rows}
+    assert rows["sts/spearman"] == "74.0 ± 4.0 %"
+    assert seen.test_kind == "shipped model, ± standard error over pairs"
+    summary.test.pop("sts/spearman_standard_error")  # of an earlier version
+    assert "0.1 % on dev" in str(View(summary=summary).against_rules)
+
+
 def test_averages_of_word_vectors_are_a_rule_for_each_metric_of_their_task() -> None:
     rules = {"rte/majority": 0.66, "rte/word_average_accuracy": 0.7, "rte/word_average_auc": 0.5}
     assert rules_of("rte/accuracy", rules) == {"averaged word vectors": 0.7, "larger class": 0.66}

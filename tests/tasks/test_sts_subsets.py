@@ -15,8 +15,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from sentune.corpora import SCHEMAS, Corpus, Kind, read
 from sentune.errors import InvalidValue
-from sentune.tasks.sts import METRICS, Sts, correlations
-from sentune.tasks.variants import standard_error
+from sentune.tasks.sts import METRICS, Sts, correlations, standard_error
 from tests.rounding import rounding
 
 SCIPY = {"spearman": spearmanr, "pearson": pearsonr}
@@ -139,6 +138,8 @@ def test_the_standard_error_is_that_of_a_thousand_draws_of_the_pairs(metric: str
     assert 0.0 in found, "of equal similarities"
     error = standard_error(similarities, scores, metric)
     assert error == pytest.approx(np.std(found, ddof=1), rel=1e-9)
+    # of boxes, whose squares underflow
+    assert standard_error(similarities * 1e-200, scores, metric) == pytest.approx(error)
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="SENTUNE_DATA names no folder of corpora")

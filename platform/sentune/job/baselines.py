@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
+import numpy as np
 from torch import Tensor
 
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.schema import Corpus, Kind
 from sentune.geometry.points import Points
 from sentune.job.families.base import JobFamily
-from sentune.report.paired import Hits, PairedTest
+from sentune.report.paired import Floats, Hits, PairedTest
 from sentune.tasks import (
     AmbiguousRte,
     DirectionTask,
     Generation,
+    Result,
     Rte,
     Sts,
     Transfer,
@@ -24,6 +26,7 @@ from sentune.tasks import (
     evaluate,
     tasks_for,
 )
+from sentune.tasks.sts import METRICS, bootstraps
 
 BAG_OF_WORDS_ROWS = 300_000
 """Rows that the bag of words learns from; NLI's 275,601 triplets are fewer."""
@@ -39,21 +42,33 @@ class Baselines:
     Attributes:
         values: ``task/rule`` -> fraction.
         hits: ``task/rule`` -> how right each item is, of rules that are measured by accuracy.
+        scored: as of ``Result``, of averaged word vectors.
     """
 
     values: dict[str, float]
     hits: dict[str, Hits]
+    scored: dict[str, Floats]
 
-    def compared(self, model: Mapping[str, Hits]) -> dict[str, dict[str, dict[str, float]]]:
-        """Return accuracy of a model -> rule of its task -> the fields of a ``PairedTest``."""
-        return {
+    def compared(self, model: Result) -> dict[str, dict[str, dict[str, float]]]:
+        """Return accuracy or correlation of a model -> rule of its task -> the fields of a
+        ``PairedTest``."""
+        found = {
             metric: {
                 rule: asdict(PairedTest.of(ours, hits))
                 for rule, hits in self.hits.items()
                 if rule.partition("/")[0] == metric.partition("/")[0]
             }
-            for metric, ours in model.items()
+            for metric, ours in model.hits.items()
         }
+        for task, (similarities, scores) in model.scored.items():
+            for metric in METRICS if task in self.scored else ():
+                own, rule = f"{task}/{metric}", f"{task}/word_average_{metric}"
+                both = np.stack([similarities, self.scored[task][0]])
+                draws = bootstraps(both, scores, metric)
+                difference = model.metrics[own] - self.values[rule]
+                paired = PairedTest.of_bootstraps(difference, *draws, items=len(scores))
+                found[own] = {rule: asdict(paired)}
+        return found
 
 
 def baselines_of(job: JobFamily, judged: Sequence[Corpus]) -> Baselines:
@@ -75,7 +90,7 @@ def baselines(
     ``BAG_OF_WORDS_ROWS`` random rows of the training corpus, which tells how much the words alone
     give away.
     """
-    values, hits = dict[str, float](), dict[str, Hits]()
+    values, hits, scored = dict[str, float](), dict[str, Hits](), dict[str, Floats]()
     tasks = tasks_for(*judged, dev=dev)
     for task in tasks:
         if isinstance(task, Transfer):
@@ -101,4 +116,5 @@ def baselines(
         for name, found in result.hits.items():
             task_name, _, metric = name.rpartition("/")
             hits[f"{task_name}/word_average_{metric}"] = found
-    return Baselines(values, hits)
+        scored = result.scored
+    return Baselines(values, hits, scored)

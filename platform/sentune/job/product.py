@@ -39,6 +39,7 @@ from sentune.study.runner.retention import note_published
 from sentune.summary import read_summary
 from sentune.tasks import Result, read_judged, tasks_for
 from sentune.tasks.references import References
+from sentune.tasks.sts import METRICS, standard_error
 from sentune.training.checkpoint_storage import PROGRESS_FILE
 from sentune.training.model import link_to, seal_model
 from sentune.training.model_card import HUB, VERDICT
@@ -160,10 +161,13 @@ def _judge(
         folder = Path(scratch, MODEL)
         job.export(best_run(summary), checkpoint, folder, {})
         result = measured(job, folder, test)
+    for task, pairs in result.scored.items():
+        errors = {f"{task}/{name}{ERROR}": standard_error(*pairs, name) for name in METRICS}
+        result.metrics |= errors
     rules = baselines_of(job, test)
     able = {name.partition("/")[0] for name in result.metrics}  # a point has no direction
     found = {name: v for name, v in rules.values.items() if name.partition("/")[0] in able}
-    summary.baselines, summary.against_rules = found, rules.compared(result.hits)
+    summary.baselines, summary.against_rules = found, rules.compared(result)
     summary.test = {k: v for k, v in result.metrics.items() if k not in summary.baselines}
     return {**result.tables, HITS_FILE: {n: hits.tolist() for n, hits in result.hits.items()}}
 
@@ -242,8 +246,8 @@ def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
         card["Started from"] = {"encoder": seen.encoder, "decoder": seen.decoder}
     if against is not None:
         card[VERDICT] = {summary.objective: against.text}
-    heads = (f"Development set, {seen.error_kind}", "Test set, this model", "Rules without a model")
-    for place, head in enumerate(heads, 1):
+    on_dev, on_test = f"Development set, {seen.error_kind}", f"Test set, {seen.test_kind}"
+    for place, head in enumerate((on_dev, on_test, "Rules without a model"), 1):
         card[head] = {row[0]: row[place] for row in seen.metric_rows if row[place]}
     card["Readings of the test set"] = {
         read["time"]: f"{read['run']}{' (forced)' if read['forced'] else ''}"

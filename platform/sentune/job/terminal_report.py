@@ -100,7 +100,7 @@ def _configuration(seen: View) -> Table:
 
 def _metrics(seen: View) -> Table:
     """Return the winner on dev, the shipped model on test, and rules without a model."""
-    columns = "metric", f"dev, {seen.error_kind}", "test, shipped model", "baseline"
+    columns = "metric", f"dev, {seen.error_kind}", f"test, {seen.test_kind}", "baseline"
     table = plain_table(*columns, title="Metrics", header_style="dim")
     for row in seen.metric_rows:
         table.add_row(*row)

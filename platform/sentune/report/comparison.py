@@ -88,7 +88,7 @@ def _row(view: View, figure: PublishedFigure, metric: str) -> list[Cell | str]:
     """The study's own figure, on test where it was measured there, beside the paper's."""
     summary, wanted = view.summary, data_sets()[figure.column.data]
     if metric in view.on_test:
-        part, value = "test", metric_cell(metric, view.on_test[metric])
+        part, value = "test", metric_cell(metric, view.on_test[metric], view.test_error(metric))
     else:
         part, value = "dev", Cell(view.on_dev(metric), view.measured[metric].mean)
     kind = KINDS.get(figure.metric.partition("/")[0], "scored-pairs")

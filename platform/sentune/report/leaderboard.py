@@ -16,10 +16,11 @@ from sentune.errors import InvalidValue
 from sentune.records import TrialRecord, TrialState
 from sentune.report.blocks import Cell, Row, Section, StudyReport, Table, Text, metric_cell
 from sentune.report.paired import Hits, PairedTest, stored_hits
-from sentune.report.view import View, of_subset
+from sentune.report.view import ERROR, View, of_subset
 
 NOTE = (
-    "± is the standard deviation over seeds, or the standard error over the pairs of one run. "
+    "± is the standard deviation over seeds, or the standard error over the pairs of one run or "
+    "of test. "
     "p: Welch's t test over the seeds against the first study, where both have two or more and "
     "were judged on the same development corpora; "
     "of pairs: the exact sign test of the shipped models on the same test pairs."
@@ -39,10 +40,11 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
     those of which no trial has come to its end.
 
     Columns: ``method``, ``metric``, ``dev`` (mean), ``error`` (standard deviation over seeds, or
-    standard error over pairs), ``seeds``, ``test`` (of the shipped model), ``p`` (Welch's t test
-    over the seeds against the first row, where both were judged on the same rows), ``p_pairs``
-    (exact sign test against the first row on the pairs of test, where both read the same ones),
-    ``judged_on`` (development corpora), ``encoder`` and ``state``; the index is the study's name.
+    standard error over pairs), ``seeds``, ``test`` (of the shipped model), ``test_error``
+    (standard error over pairs), ``p`` (Welch's t test over the seeds against the first row, where
+    both were judged on the same rows), ``p_pairs`` (exact sign test against the first row on the
+    pairs of test, where both read the same ones), ``judged_on`` (development corpora), ``encoder``
+    and ``state``; the index is the study's name.
 
     Args:
         metric: ``task/metric``, or with its mode ``rte/auc:min`` (default: the mode of the studies
@@ -93,6 +95,7 @@ def _row(view: View, metric: str) -> dict[str, Any]:
         "error": math.nan if error is None or over is None else error,
         "seeds": len(values),
         "test": summary.test.get(metric, math.nan),
+        "test_error": summary.test.get(metric + ERROR, math.nan),
         "judged_on": ", ".join(str(one["spec"]) for one in dev),
         "encoder": view.encoder,
         "state": summary.state,
@@ -131,9 +134,9 @@ def leaderboard_table(views: Sequence[View], metric: str | None = None) -> Table
     found = leaderboard(views, metric)
     rows: list[Row] = []
     for name, row in found.iterrows():
-        error = None if math.isnan(row["error"]) else row["error"]
+        error, of_test = (None if math.isnan(row[e]) else row[e] for e in ("error", "test_error"))
         dev = metric_cell(row["metric"], row["dev"], error)
-        test = "" if math.isnan(row["test"]) else metric_cell(row["metric"], row["test"])
+        test = "" if math.isnan(row["test"]) else metric_cell(row["metric"], row["test"], of_test)
         p, pairs = (
             "" if math.isnan(row[name]) else Cell(f"{row[name]:.2g}", row[name])
             for name in ("p", "p_pairs")

@@ -15,18 +15,21 @@ from sentune.report.sweep_figures import read_exhibit
 HITS_FILE = "test_hits.json"
 """Of a study's artifacts: ``task/accuracy`` -> how right its model was on each item of test."""
 
-Hits = NDArray[np.float64]
+Floats = NDArray[np.float64]
+Hits = Floats
 """[N], how right each of N items is: 1, 0, or 1/2 for a tie."""
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """The difference of the accuracies of a model and another, or a rule, on the same items.
+    """The difference of the metrics of a model and another, or a rule, on the same items.
 
     Attributes:
         standard_error: of the difference, over the items.
-        better, worse: items on which the model is more, less right than the other.
-        p: of the two-sided exact sign test, for accuracies McNemar's.
+        better, worse: items on which the model is more, less right than the other; of correlations
+            bootstraps of the items on which its own is higher, lower.
+        p: of the two-sided exact sign test, for accuracies McNemar's; of correlations the
+            bootstraps', two-sided.
     """
 
     difference: float
@@ -44,6 +47,16 @@ class PairedTest:
         p = float(scipy.stats.binomtest(better, better + worse).pvalue) if better + worse else 1.0
         error = float(each.std(ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else 0.0
         return cls(float(each.mean()), error, better, worse, len(each), p)
+
+    @classmethod
+    def of_bootstraps(
+        cls, difference: float, model: Floats, other: Floats, items: int
+    ) -> PairedTest:
+        """Compare two metrics by their values on the same B bootstraps of N items."""
+        each = model - other
+        better, worse = int((each > 0).sum()), int((each < 0).sum())
+        p = min(1.0, 2 * (1 + len(each) - max(better, worse)) / (1 + len(each)))
+        return cls(difference, float(each.std(ddof=1)), better, worse, items, p)
 
 
 def stored_hits(folder: Path | None) -> dict[str, Hits]:

@@ -65,6 +65,8 @@ def verdict_on(
     baselines: Mapping[str, float],
     part: str,
     paired: Mapping[str, Mapping[str, float]] | None = None,
+    *,
+    error_on: str = "dev",
 ) -> RuleVerdict | None:
     """Return whether a value is above that of the best rule by more than its error.
 
@@ -74,11 +76,11 @@ def verdict_on(
 
     Args:
         value: of the model, a larger one is better.
-        error: standard deviation over seeds or standard error over pairs, on dev; None: it is not
-            known.
+        error: standard deviation over seeds or standard error over pairs; None: it is not known.
         baselines: ``task/rule`` -> value, on the same corpus.
         part: of the data, ``test`` or ``dev``.
         paired: ``task/rule`` -> fields of the paired test against it.
+        error_on: part that the error was measured on.
 
     Returns:
         None where no rule has this metric.
@@ -90,7 +92,7 @@ def verdict_on(
     best, test = baselines[key], (paired or {}).get(key)
     rule = f"{name} ({measured(metric, best)})"
     found, bar = f"{metric} {measured(metric, value)} on {part}", error or 0.0
-    where = "" if part == "dev" else " on dev"
+    where = "" if error_on == part else f" on {error_on}"
     own = f"its error of {measured(metric, error)}{where}" if error else ""
     if test is not None:
         found, bar, own = f"{found} ({_paired(metric, test)})", test["standard_error"], ""

@@ -134,7 +134,8 @@ def _figures(view: View) -> Table:
         dev = Cell(on_dev, over.mean if over is not None else None)
         strong = Cell(names, strong=name == view.summary.objective)
         rows.append((strong, dev, Cell(on_test, test), without))
-    heads = ("metric", f"dev, {view.error_kind}", "test, shipped model", "without a model")
+    parts = (f"dev, {view.error_kind}", f"test, {view.test_kind}")
+    heads = ("metric", *parts, "without a model")
     return Table(heads=heads, rows=rows)
 
 

@@ -132,6 +132,16 @@ class View:
         found = self.measured.get(metric + ERROR)
         return found.mean if found is not None else None
 
+    def test_error(self, metric: str) -> float | None:
+        """The standard error over pairs of a metric of the shipped model on test, if any."""
+        return self.summary.test.get(metric + ERROR)
+
+    @property
+    def test_kind(self) -> str:
+        """What was measured on test, and the kind of its ±, if any."""
+        pairs = any(name.endswith(ERROR) for name in self.summary.test)
+        return f"shipped model{', ± standard error over pairs' if pairs else ''}"
+
     @property
     def error_kind(self) -> str:
         """Kind of the ± of ``metric_rows``."""
@@ -160,7 +170,7 @@ class View:
             if name.endswith(ERROR) or of_subset(name):
                 continue
             on_dev = self.on_dev(name) if name in dev else ""
-            on_test = measured(name, test[name]) if name in test else ""
+            on_test = measured(name, test[name], self.test_error(name)) if name in test else ""
             task, _, last = name.rpartition("/")
             alike = task if last in ACCURACIES else name
             groups.setdefault((alike, on_dev, on_test), []).append(name)
@@ -188,10 +198,13 @@ class View:
         if over is None or summary.mode != "max" or summary.model is None:
             return None
         error = over.sd if len(over.values) > 1 else self.error(objective)
-        part = "test" if objective in summary.test else "dev"
-        value = summary.test.get(objective, over.mean)
-        paired = summary.against_rules.get(objective, {}) if part == "test" else {}
-        return verdict_on(objective, value, error, summary.baselines, part, paired)
+        if objective not in summary.test:
+            return verdict_on(objective, over.mean, error, summary.baselines, "dev")
+        value, own = summary.test[objective], self.test_error(objective)
+        paired = summary.against_rules.get(objective, {})
+        error, error_on = (error, "dev") if own is None else (own, "test")
+        rules = summary.baselines
+        return verdict_on(objective, value, error, rules, "test", paired, error_on=error_on)
 
     @property
     def subsets(self) -> int:

@@ -34,6 +34,7 @@ class Result:
         readouts: ``task/readout`` -> value that was swept or applied.
         tables: file name -> content, JSON types: curves, counts of pairs.
         hits: ``task/accuracy`` -> [N], how right each of N items is: 1, 0, or 1/2 for a tie.
+        scored: ``task`` -> [2, N], similarities and human scores of the N pairs of STS.
         skipped: ``task`` or ``task/metric`` -> why it is not among the metrics.
     """
 
@@ -41,6 +42,7 @@ class Result:
     readouts: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=dict)
     hits: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    scored: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
     def update(self, other: Result) -> None:

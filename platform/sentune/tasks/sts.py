@@ -18,6 +18,8 @@ from sentune.tasks.pairs import Pairs, symmetric_similarity
 
 Floats = NDArray[np.float64]
 METRICS = ("spearman", "pearson")
+DRAWS = 1000
+"""Bootstraps of the pairs, whose correlations tell the error of the one over all pairs."""
 
 
 class Sts:
@@ -63,7 +65,9 @@ class Sts:
         """[N] similarities -> all metrics."""
         # of a subset each metric has its own entry, since it was measured on those pairs alone
         parts = {f"{s}/{m}": len(places) for s, places in self.subsets.items() for m in METRICS}
-        found = Result(tables={f"{self.name}/counts.json": {"pairs": len(self.pairs), **parts}})
+        counts = {"pairs": len(self.pairs), **parts}
+        scored = {self.name: np.stack([similarities, self.scores])}
+        found = Result(tables={f"{self.name}/counts.json": counts}, scored=scored)
         self._correlate(found, self.name, similarities, self.scores)
         for subset, places in self.subsets.items():
             name = f"{self.name}/{subset}"
@@ -114,6 +118,22 @@ def correlations(similarities: Floats, scores: Floats, metric: str) -> Floats:
         rows, scores = rankdata(rows, axis=1), rankdata(scores)
     found: Floats = np.clip(_unit(rows) @ _unit(scores[None])[0], -1, 1)
     return found
+
+
+def standard_error(similarities: Floats, scores: Floats, metric: str) -> float:
+    """Return the standard error of a correlation over the choice of pairs, by bootstraps of them.
+
+    The method that is judged stays as it is: the error says nothing of seeds.
+    """
+    return float(bootstraps(similarities[None], scores, metric).std(ddof=1))
+
+
+def bootstraps(similarities: Floats, scores: Floats, metric: str) -> Floats:
+    """[V, N], [N] -> [V, DRAWS] correlations on the same bootstraps; undefined ones are 0."""
+    random, pairs = np.random.default_rng(0), len(scores)
+    draws = (random.integers(0, pairs, pairs) for _ in range(DRAWS))
+    found = [correlations(similarities[:, draw], scores[draw], metric) for draw in draws]
+    return np.nan_to_num(np.stack(found, axis=1))
 
 
 def _unit(rows: Floats) -> Floats:

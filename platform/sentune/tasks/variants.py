@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -25,7 +24,7 @@ from sentune.readouts.representation import REPRESENTATION
 from sentune.readouts.sweep import SWEEP_FILE, Sweep
 from sentune.tasks.base import Given, ModelTask, Result, Task, evaluate, finite, readout_of
 from sentune.tasks.pairs import symmetric_similarity
-from sentune.tasks.sts import METRICS, Sts
+from sentune.tasks.sts import METRICS, Sts, standard_error
 
 Floats = NDArray[np.float64]
 Similarities: TypeAlias = Callable[[Sequence[str], Any, Any, Sequence[int]], Floats]
@@ -67,36 +66,6 @@ def evaluate_family(
         result.metrics[f"{name}_standard_error"] = error
         result.tables[f"{task.name}/{SWEEP_FILE}"] = sweep.to_table()
     return result
-
-
-def standard_error(similarities: Floats, scores: Floats, metric: str) -> float:
-    """Return the standard error of a correlation over the choice of pairs, of 1,000 bootstraps.
-
-    A method that is fitted in closed form has no seeds to vary; its error bar is that of the data.
-    """
-
-    def statistic(x: Floats, y: Floats, axis: int) -> Floats:
-        if metric == "spearman":
-            rank = partial(scipy.stats.rankdata, axis=axis)
-            x, y = rank(x), rank(y)
-        x = x - x.mean(axis=axis, keepdims=True)
-        y = y - y.mean(axis=axis, keepdims=True)
-        norms = np.linalg.norm(x, axis=axis) * np.linalg.norm(y, axis=axis)
-        products: Floats = (x * y).sum(axis=axis)
-        found: Floats = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
-        return found
-
-    found = scipy.stats.bootstrap(
-        (similarities, scores),
-        statistic,
-        paired=True,
-        vectorized=True,
-        n_resamples=1000,
-        batch=100,
-        method="basic",
-        rng=0,
-    )
-    return float(found.standard_error)
 
 
 Represent = Callable[[list[str]], Mapping[str, Tensor]]
