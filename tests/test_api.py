@@ -11,6 +11,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import datasets
 import numpy as np
@@ -24,12 +25,14 @@ from sentune.api import _specs_of
 from sentune.corpora.formats import kinds_of, read
 from sentune.corpora.schema import Kind
 from sentune.corpora.tables import specs_of
+from sentune.embedder.embedder import Embedder
 from sentune.errors import CorpusError, InvalidValue, SentuneError
 from sentune.job.command import FAILED, Ended
 from sentune.job.options import StudyOptions, parse
 from sentune.report.rules import RuleVerdict
 from sentune.report.view import View
 from sentune.study.space import SearchSpace
+from sentune.tasks import Result
 
 sys.path.insert(0, str(Path(__file__).parent / "study"))
 from study_folders import OBJECTIVE, make_study
@@ -205,6 +208,17 @@ def test_wrong_arguments_are_refused_before_anything_starts(tmp_path: Path) -> N
     with pytest.raises(InvalidValue, match=r"prior: 'both=0.3'.*give dev too"):
         sentune.evaluate("model", {"ambiguous-rte": "snli:x"}, prior="both=0.3")
     assert not [*tmp_path.iterdir()]
+
+
+def test_dev_is_judged_as_the_tasks_are() -> None:
+    """By the same component and in as many folds."""
+    model = Mock(spec=Embedder, references=None, readouts={})
+    model.name, model.evaluate.return_value = "invertible", Result(metrics={"sick-r/pearson": 0.5})
+    pairs = [("a", "b", score % 5, split) for split in ("train", "dev") for score in range(9)]
+    rows = pd.DataFrame(pairs, columns=["sentence1", "sentence2", "score", "split"])
+    sentune.evaluate(model, {"sick-r": rows}, dev={"sick-r": rows}, folds=3, component_from="task")
+    judged = [(call.args[0][0].folds, call.kwargs) for call in model.evaluate.call_args_list]
+    assert judged == 2 * [(3, {"batch_size": 64, "component_from": "task"})]
 
 
 @pytest.fixture

@@ -262,15 +262,16 @@ def evaluate(
             raise InvalidValue("component_from", component_from, fix)
         own = {"component_from": component_from}
     stored = embedder.references.for_tasks() if embedder.references is not None else None
+    how: Any = {"exclude": exclude, "references": stored, "folds": folds}
     readouts = dict(embedder.readouts)
-    if dev:
-        names, corpora = zip(*_corpora(dev), strict=True)
-        if prior:
-            corpora = with_prior(corpora, prior)
-        posed = list(zip(names, corpora, strict=True))
-        tuning = make_tasks(posed, exclude=exclude, references=stored)
-        readouts |= embedder.evaluate(tuning, batch_size=batch_size).readouts
-    chosen = make_tasks(_corpora(tasks), exclude=exclude, references=stored, folds=folds)
+    posed = _corpora(dev or {})
+    if prior:
+        names, corpora = zip(*posed, strict=True)
+        posed = list(zip(names, with_prior(corpora, prior), strict=True))
+    if posed:
+        tuning = make_tasks(posed, **how)
+        readouts |= embedder.evaluate(tuning, batch_size=batch_size, **own).readouts
+    chosen = make_tasks(_corpora(tasks), dev=posed, **how)
     result = embedder.evaluate(chosen, readouts, batch_size=batch_size, **own)
     rows = [
         {"metric": name, "value": value, "reason": ""} for name, value in result.metrics.items()

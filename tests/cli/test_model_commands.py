@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+import sentune
 from sentune.cli import main
 from sentune.embedder.embedder import Embedder
 from sentune.encoders import load, load_tokenizer, prepare
@@ -42,7 +43,7 @@ def models(encoder: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Embedder]
         method = REGISTRY[name](load(encoder), REGISTRY[name].settings_type())
         tokenizer = load_tokenizer(encoder)
         made[name] = Embedder(method, tokenizer, settings={}, readouts=readouts, device="cpu")
-    monkeypatch.setattr(Embedder, "load", lambda source, device: made[source])
+    monkeypatch.setattr(Embedder, "load", lambda source, device=None: made[source])
     return made
 
 
@@ -123,6 +124,24 @@ def test_the_threshold_comes_from_dev_where_the_model_has_none(
     assert run(monkeypatch, *asked, "--dev", f"rte={snli}") == 0
     found = json.loads(out.read_text())["rte"]
     assert found["accuracy"] >= found["majority"]  # chosen on the same rows
+
+
+@pytest.mark.usefixtures("models")
+def test_of_several_dev_corpora_a_task_takes_the_threshold_of_its_own_format(
+    snli: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, out = tmp_path / "other.csv", tmp_path / "out.json"
+    turned = [(a, b, "neutral" if label == "entailment" else "entailment") for a, b, label in ROWS]
+    with file.open("w", newline="") as stream:
+        csv.writer(stream).writerows([("premise", "hypothesis", "label"), *turned])
+    dev = ["--dev", f"rte={snli}", "--dev", f"rte=csv:{file}"]
+    task = ["--task", f"rte=csv:{file}", "--json", str(out)]
+    assert run(monkeypatch, "evaluate", "gumbel", *dev, *task) == 0
+    found = json.loads(out.read_text())
+    assert set(found) == {"rte-csv"}
+    assert found["rte-csv"]["accuracy"] >= found["rte-csv"]["majority"]  # chosen on the same rows
+    rows = sentune.evaluate("gumbel", {"rte": f"csv:{file}"}, dev={"rte": [snli, f"csv:{file}"]})
+    assert rows.loc["rte-csv/accuracy", "value"] == found["rte-csv"]["accuracy"]
 
 
 @pytest.mark.usefixtures("models")

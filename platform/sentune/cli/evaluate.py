@@ -107,16 +107,16 @@ def evaluate(
         fix = f"{embedder.name} has no component of its own to remove; leave it out"
         raise InvalidValue("--component-from", component_from, fix)
     against = _references(embedder, references, count or [])
-    chosen = make_tasks(wanted, exclude=exclude, references=against)
     corpora = _corpora("--dev", dev or [], limit)
     if prior:
         weighted = with_prior([corpus for _, corpus in corpora], prior)
         corpora = [(kind, c) for (kind, _), c in zip(corpora, weighted, strict=True)]
+    chosen = make_tasks(wanted, exclude=exclude, references=against, dev=corpora)
     grids = _grids(embedder, against, set_ or [])
     tuning = make_tasks(corpora, exclude=exclude, references=against, grids=grids)
 
     readouts = dict(embedder.readouts)
-    tuned = embedder.evaluate(tuning, batch_size=batch_size) if tuning else Result()
+    tuned = embedder.evaluate(tuning, batch_size=batch_size, **own) if tuning else Result()
     readouts |= tuned.readouts
     rows = tuned.tables.get(f"{AmbiguousRte.kind}/{BY_ALPHA_1}", [])
     ambiguous = [t for t in chosen if isinstance(t, AmbiguousRte)] if len(rows) > 1 else []
