@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, average_precision_score, precision_score, recall_score
+from sklearn.metrics import (
+    accuracy_score,
+    auc,
+    average_precision_score,
+    precision_score,
+    recall_score,
+)
 
 from sentune.errors import InvalidValue
 from sentune.readouts.threshold import best_threshold, precision_recall
@@ -89,10 +95,30 @@ def test_the_curve_holds_precision_and_recall_at_each_threshold(
         said = scores >= threshold
         assert curve.precision[k] == pytest.approx(precision_score(truth, said))
         assert curve.recall[k] == pytest.approx(recall_score(truth, said))
-    steps = -np.diff(curve.recall)
-    trapezoid = float(np.sum(steps * (curve.precision[1:] + curve.precision[:-1]) / 2))
-    assert curve.area == pytest.approx(trapezoid)
+    assert curve.area == pytest.approx(slow_area(scores, truth))
+    if len(set(scores)) == len(scores):
+        assert curve.area == pytest.approx(auc(curve.recall, curve.precision))
     assert curve.average_precision == pytest.approx(average_precision_score(truth, scores))
+
+
+def slow_area(scores: np.ndarray, truth: np.ndarray) -> float:
+    """The area by Davis & Goadrich's points, one positive case after the other."""
+    area, true, false = 0.0, 0, 0.0
+    for score in sorted(set(scores), reverse=True):
+        hits, misses = int(truth[scores == score].sum()), int((~truth[scores == score]).sum())
+        for _ in range(hits):
+            now = true / (true + false) if true + false else hits / (hits + misses)
+            true, false = true + 1, false + misses / hits
+            area += (now + true / (true + false)) / 2 / truth.sum()
+        false += 0 if hits else misses
+    return area
+
+
+def test_equal_scores_have_the_area_of_chance() -> None:
+    truth = np.arange(300) % 3 == 0
+    assert precision_recall(np.ones(300), truth).area == pytest.approx(1 / 3)
+    collapsed = np.where(np.arange(300) % 7 == 0, 1 - 6e-8, 1.0)
+    assert precision_recall(collapsed, truth).area == pytest.approx(1 / 3, abs=0.01)
 
 
 def test_a_perfect_ranking_has_area_one() -> None:

@@ -25,7 +25,8 @@ class PrecisionRecall:
     Attributes:
         precision, recall: [K + 1]; the last point is (recall 0, precision 1).
         thresholds: [K]; point k belongs to ``score >= thresholds[k]``.
-        area: area under the curve by the trapezoid rule, as the papers' published code takes it.
+        area: area under the curve by the trapezoid rule, as the papers' published code takes it;
+            through a run of equal scores as ``_area`` says.
         average_precision: the step-wise sum, which does not interpolate between points.
     """
 
@@ -80,16 +81,34 @@ def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:
     if not truth.any():
         raise InvalidValue("positive", "no case", "a precision-recall curve needs a positive case")
     # here: it takes seconds to import, and listing studies does without it
-    from sklearn.metrics import auc, average_precision_score, precision_recall_curve
+    from sklearn.metrics import average_precision_score, precision_recall_curve
 
     precision, recall, thresholds = precision_recall_curve(truth, values)
     return PrecisionRecall(
         precision,
         recall,
         thresholds,
-        area=float(auc(recall, precision)),
+        area=_area(values, truth),
         average_precision=float(average_precision_score(truth, values)),
     )
+
+
+def _area(values: Floats, truth: Flags) -> float:
+    """Return the area, a point of the curve for each positive case.
+
+    Among equal scores negative cases come in proportion to positive ones (Davis & Goadrich 2006),
+    so that equal scores throughout have the share of the positives. One straight line through them,
+    from precision 1, would give (1 + share) / 2, more than a trained model reaches on SNLI.
+    """
+    _, group = np.unique(-values, return_inverse=True)
+    hits, misses = np.bincount(group, truth), np.bincount(group, ~truth)
+    of = np.sort(group[truth])  # of each positive case
+    before = np.arange(len(of))
+    rate = misses[of] / hits[of]
+    false = (np.cumsum(misses) - misses)[of] + rate * (before - (np.cumsum(hits) - hits)[of])
+    start = np.divide(before, before + false, out=1 / (1 + rate), where=before + false > 0)
+    end = (before + 1) / (before + 1 + false + rate)
+    return float((start + end).mean() / 2)
 
 
 def best_cut(values: Floats, scores: NDArray[Any]) -> int:

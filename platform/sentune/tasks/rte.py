@@ -21,8 +21,9 @@ from sentune.tasks.pairs import Pairs
 class Rte:
     """Two-way entailment of labelled pairs.
 
-    Metrics: ``accuracy`` at the threshold, ``auc`` (precision-recall, trapezoid),
-    ``average_precision``, and ``majority``, the accuracy of always saying the commoner class.
+    Metrics: ``accuracy`` at the threshold, ``auc`` (precision-recall, trapezoid; where all scores
+    are equal the share of the entailments), ``average_precision``, and ``majority``, the accuracy
+    of always saying the commoner class.
     Readout: ``threshold``.
 
     Raises:
