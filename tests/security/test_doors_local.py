@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ray.exceptions import AuthenticationError
 
 from sentune.errors import InvalidValue, SentuneError
 from sentune.study.planning import connect
@@ -104,7 +105,24 @@ def test_a_cluster_of_this_machine_that_is_gone_is_refused_before_ray_tries(
 
 def test_a_job_server_is_no_address_of_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
-    with pytest.raises(InvalidValue, match="give HOST:PORT"), connected():
+    refused = pytest.raises(InvalidValue, match=r"give HOST:PORT; `ray job submit`.*unset it")
+    with refused, connected():
+        pass
+
+
+@pytest.mark.parametrize("error", [AuthenticationError("no token"), ConnectionError("no way in")])
+def test_a_cluster_that_lets_no_driver_in_is_told_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(address: str) -> None:
+        raise error
+
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")
+    monkeypatch.setattr(connect, "silent_head", lambda *_: "")
+    monkeypatch.setattr(connect, "token", lambda: "")
+    monkeypatch.setattr(connect, "join", refuse)
+    told = r"RAY_ADDRESS.*no (token|way in).*sentune cluster check --address 127.0.0.1:6379"
+    with pytest.raises(InvalidValue, match=told), connected():
         pass
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 import ray
+from ray.exceptions import AuthenticationError
 
 from sentune.code import assert_same_code, runtime_env
 from sentune.errors import InvalidValue, SentuneError
@@ -43,7 +44,8 @@ def connected() -> Iterator[None]:
     without one. A process that has joined a cluster stays in that one.
 
     Raises:
-        InvalidValue: nothing answers at ``RAY_ADDRESS``, or it is no ``HOST:PORT``.
+        InvalidValue: nothing answers at ``RAY_ADDRESS``, it does not let this process in, or it is
+            no ``HOST:PORT``.
         SentuneError: the token's file can be read by others, or a worker runs other code than this
             driver.
     """
@@ -56,11 +58,19 @@ def connected() -> Iterator[None]:
             os.environ.setdefault(name, value)
         join(address, include_dashboard=False)
     else:
+        if address.startswith(("http://", "https://")):
+            fix = "`ray job submit` takes a job server; unset it to run here"
+            raise InvalidValue("RAY_ADDRESS", address, f"give HOST:PORT; {fix}")
         if trouble := silent_head(address, "RAY_ADDRESS"):
             fix = "start it (ray up cluster.yaml), name its HOST:PORT, or unset it to run here"
             raise InvalidValue("RAY_ADDRESS", address, f"{trouble}: {fix}")
         token()  # refuses a file that others can read
-        join(address)
+        try:
+            join(address)
+        except (ConnectionError, RuntimeError, AuthenticationError) as error:
+            why = " ".join(str(error).split())
+            fix = f"`sentune cluster check --address {address}` says what to do"
+            raise InvalidValue("RAY_ADDRESS", address, f"{why}; {fix}") from error
     try:
         if address != "local":
             assert_same_code()
