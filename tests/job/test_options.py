@@ -107,6 +107,16 @@ def test_storage_leaves_an_uploaded_copy(tmp_path, monkeypatch) -> None:
     assert default_storage() == "s3://bucket/studies"
 
 
+def test_a_relative_storage_in_an_uploaded_copy_is_refused(tmp_path, monkeypatch) -> None:
+    uploaded = tmp_path / "session" / "runtime_resources" / "working_dir_files" / "abc"
+    uploaded.mkdir(parents=True)
+    monkeypatch.chdir(uploaded)
+    with pytest.raises(InvalidValue, match=r"--storage: 'studies'.*copy that Ray deletes"):
+        parse({"storage": "studies"}, DEFAULTS)
+    for kept in ("s3://bucket/studies", str(tmp_path), "~/studies"):
+        assert parse({"storage": kept}, DEFAULTS).storage == kept
+
+
 def test_a_cluster_says_where_trials_and_runs_are_kept(monkeypatch) -> None:
     places = {"SENTUNE_OPTUNA": "postgresql://db/s", "SENTUNE_TRACKING": "http://127.0.0.1:5000"}
     for name, place in places.items():

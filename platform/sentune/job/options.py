@@ -55,6 +55,13 @@ def _checked_by(check: Callable[[str], object]) -> BeforeValidator:
     return BeforeValidator(checked)
 
 
+def _check_storage(value: str) -> None:
+    if _in_rays_copy() and "://" not in str(value) and not Path(value).expanduser().is_absolute():
+        raise ValueError(
+            "this job's working folder is a copy that Ray deletes; give an absolute path or a URI"
+        )
+
+
 def _check_sampler(value: str) -> None:
     plugins = installed("samplers")
     if ":" not in value and value not in (*SAMPLERS, *plugins):
@@ -153,7 +160,9 @@ class StudyOptions(BaseModel):
     """read the test corpora once more, for another winner; it is recorded"""
     study: StudyName = "study"
     """name; the same name resumes"""
-    storage: str = Field(default_factory=lambda: default_storage())
+    storage: Annotated[str, _checked_by(_check_storage)] = Field(
+        default_factory=lambda: default_storage()
+    )
     """folder or fsspec URI of all studies"""
     cache: str | None = None
     """folder that all nodes see, or fsspec URI, for prepared corpora, tokens and encoders
@@ -358,11 +367,14 @@ def forked(options: AnyOptions) -> AnyOptions:
 def default_storage() -> str:
     """Return ``studies``; a folder at home where the working folder is a copy that Ray deletes.
 
-    ``ray job submit --working-dir .`` runs in a temporary copy: a relative path there would lose
-    the study with the job. ``SENTUNE_STORAGE`` overrides both.
+    ``SENTUNE_STORAGE`` overrides both.
     """
     if named := os.environ.get("SENTUNE_STORAGE"):
         return named
-    if "runtime_resources" in Path.cwd().resolve().parts:
-        return str(Path.home() / "sentune" / "studies")
-    return "studies"
+    return str(Path.home() / "sentune" / "studies") if _in_rays_copy() else "studies"
+
+
+def _in_rays_copy() -> bool:
+    """Return whether the working folder is the temporary copy of ``ray job submit --working-dir``:
+    a relative path there would lose the study with the job."""
+    return "runtime_resources" in Path.cwd().resolve().parts
