@@ -156,10 +156,11 @@ class Guarded(BaseHTTPRequestHandler):
 
     wanted: str | None = None
     version = ray.__version__
+    refusal = 401
 
     def do_GET(self) -> None:  # http.server's name
         told = self.headers.get("Authorization")
-        self.send_response(200 if self.wanted in (None, told) else 401)
+        self.send_response(200 if self.wanted in (None, told) else self.refusal)
         self.end_headers()
         self.wfile.write(f'{{"ray_version": "{self.version}"}}'.encode())
 
@@ -215,6 +216,12 @@ def test_mlflow_without_a_password(
     assert "does not answer" in tracking_trouble("http://127.0.0.1:1")
 
 
+def test_tracking_that_is_no_server_is_asked_too(tmp_path: Path) -> None:
+    assert tracking_trouble(f"sqlite:///{tmp_path}/mlflow.db") == ""
+    assert "nothing answers" in tracking_trouble("postgresql://ann:hidden@127.0.0.1:1/mlflow")
+    assert "write http://HOST:PORT" in tracking_trouble("127.0.0.1:5000")
+
+
 def test_a_job_server_is_asked_with_and_without_the_token(
     home: Path, serve: Callable[[str | None], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +236,15 @@ def test_a_job_server_is_asked_with_and_without_the_token(
     [open_door] = [found for found in job_server(serve(None)) if not found.ok]
     assert "without a token" in open_door.detail
     assert not job_server("http://127.0.0.1:1")[0].ok
+
+
+def test_another_server_is_no_job_server_that_refuses_a_token(
+    home: Path, serve: Callable[[str | None], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Guarded, "refusal", 404)
+    [found] = job_server(serve("nobody"))
+    assert (found.subject, found.ok) == ("reachable", False)
+    assert "no job server (404)" in found.detail
 
 
 def test_addresses(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,12 @@ from sentune.errors import InvalidValue, PlanError, last_line
 from sentune.formatting import counted
 from sentune.io.atomic import read_document, write_document
 from sentune.io.object_store import StorageError, absolute, files_at
-from sentune.study.planning.checks import check_database, check_writable, http_answer
+from sentune.study.planning.checks import (
+    check_database,
+    check_writable,
+    http_answer,
+    tracking_silence,
+)
 from sentune.study.planning.connect import ANSWER_SECONDS, join, silent_head, token
 
 START_FIX = "start it (ray up cluster.yaml), or name its head with --address HOST:6379"
@@ -131,6 +136,9 @@ def job_server(address: str) -> list[Finding]:
     except OSError as error:
         fix = "open the way: ray dashboard cluster.yaml, or ssh -L 8265:127.0.0.1:8265 HEAD"
         return [Finding("reachable", f"nothing answers at {address} ({error})", fix)]
+    if status not in (200, 401, 403):
+        fix = "name a head's dashboard: http://HOST:8265"
+        return [Finding("reachable", f"what answers at {address} is no job server ({status})", fix)]
     if status != 200:
         trouble = "the job server does not take this machine's token"
         return [reached, Finding("authentication", trouble, TOKEN_FIX)]
@@ -279,10 +287,13 @@ def database_trouble(url: str) -> str:
 
 
 def tracking_trouble(uri: str) -> str:
-    """Return why an MLflow server does not answer, is open to all, or refuses the password that is
-    here; else ""."""
+    """Return why an MLflow server or database does not answer, a server is open to all, or it
+    refuses the password that is here; else ""."""
     if not uri.startswith(("http://", "https://")):
-        return ""
+        try:
+            return tracking_silence(uri)
+        except PlanError as error:
+            return str(error)
     search = f"{uri.rstrip('/')}/api/2.0/mlflow/experiments/search?max_results=1"
     try:
         status, _ = http_answer(search, patience=MLFLOW_PATIENCE)
