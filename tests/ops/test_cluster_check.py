@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import socket
 import threading
 import time
@@ -267,6 +268,16 @@ def test_a_job_is_told_what_to_do_about_an_address_and_not_of_an_option_it_lacks
     with refused as told, connect.connected():
         pass
     assert "--address" not in str(told.value)
+
+
+def test_a_job_with_excludes_of_its_own_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray refuses a field that the submitted job and its driver both give, without this."""
+    said, override = [], "RAY_OVERRIDE_JOB_RUNTIME_ENV"
+    monkeypatch.setenv(override, "")  # so that it is taken back at the end
+    monkeypatch.delenv(override)
+    monkeypatch.setattr(ray, "init", lambda **_: said.append(os.environ.get(override)))
+    connect.join("127.0.0.1:6379")
+    assert said == ["1"]
 
 
 @pytest.mark.parametrize("kind", ["{}", "http://{}"])

@@ -81,6 +81,8 @@ def connected() -> Iterator[None]:
 
 def join(address: str, **others: Any) -> Any:
     """Start or join a cluster with the driver's code, and return what Ray says of it."""
+    # else Ray refuses a submitted job whose own runtime environment has ``excludes``, too
+    os.environ.setdefault("RAY_OVERRIDE_JOB_RUNTIME_ENV", "1")
     return ray.init(
         address=address,
         runtime_env=runtime_env(),
