@@ -134,6 +134,7 @@ def test_yaml_cannot_run_code(tmp_path: Path) -> None:
     ("field", "change"),
     [
         ("workerGroupSpecs.data.rayStartParams.num-cpus", {"rayStartParams": {}}),
+        ("workerGroupSpecs.data.rayStartParams.num-cpus", {"rayStartParams": None}),
         ("workerGroupSpecs.data.maxReplicas", {"maxReplicas": None}),
     ],
 )
@@ -145,3 +146,11 @@ def test_a_group_of_kuberay_that_does_not_say_its_size_is_named(
     with pytest.raises(InvalidValue) as error:
         read_cluster(_written(cluster, tmp_path))
     assert error.value.field == field
+
+
+def test_a_field_of_kuberay_whose_lines_are_all_comments_is_one_left_out(tmp_path: Path) -> None:
+    cluster = read(KUBERAY)
+    cluster["spec"] |= {"autoscalerOptions": None, "workerGroupSpecs": None}
+    found = read_cluster(_written(cluster, tmp_path))
+    assert found.idle_hours == pytest.approx(1 / 60)
+    assert set(found.kinds) == {"head"}

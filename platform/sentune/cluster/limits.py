@@ -176,7 +176,7 @@ def _as_launcher_file(cluster: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(spec, dict) or not isinstance(spec.get("headGroupSpec"), dict):
         raise InvalidValue("spec.headGroupSpec", None, "a RayCluster has one")
     groups = {}
-    for group in spec.get("workerGroupSpecs", ()):
+    for group in spec.get("workerGroupSpecs") or ():
         where = f"workerGroupSpecs.{group['groupName']}"
         groups[group["groupName"]] = {
             "resources": _stated_resources(group, where),
@@ -184,7 +184,8 @@ def _as_launcher_file(cluster: Mapping[str, Any]) -> dict[str, Any]:
             "max_workers": _count(group.get("maxReplicas"), f"{where}.maxReplicas"),
             "priority": group.get("priority", 0),
         }
-    seconds = spec.get("autoscalerOptions", {}).get("idleTimeoutSeconds", 60)  # KubeRay's default
+    options = spec.get("autoscalerOptions") or {}
+    seconds = options.get("idleTimeoutSeconds", 60)  # KubeRay's default
     return {
         "head_node_type": HEAD,
         "max_workers": sum(group["max_workers"] for group in groups.values()),
@@ -197,7 +198,7 @@ def _as_launcher_file(cluster: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stated_resources(group: Mapping[str, Any], where: str) -> dict[str, int]:
-    stated = group.get("rayStartParams", {})
+    stated = group.get("rayStartParams") or {}
     found = {}
     for resource, parameter in (("CPU", "num-cpus"), ("GPU", "num-gpus")):
         value = str(stated.get(parameter, "" if resource == "CPU" else "0"))
