@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -127,6 +128,20 @@ def test_a_study_finds_trains_again_and_resumes_without_running_anything(
     assert (stopped.state, stopped.finalists) == ("stopped", [])
     assert stopped.spent.examples == outcome.spent.examples, "the finals were paid for"
     assert len(list((tmp_path / "toy" / "trials").iterdir())) >= 6
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("cluster")
+def test_ctrl_c_while_a_run_is_given_to_tune_leaves_a_study_that_goes_on(tmp_path: Path):
+    looks = count()
+
+    def interrupt() -> None:
+        if next(looks) == 1:  # the first run is given
+            os.kill(os.getpid(), signal.SIGINT)
+
+    outcome = study(tmp_path, watchers=(interrupt,), trials=2)
+    assert outcome.state == "interrupted"
+    assert [trial.state for trial in outcome.trials] == [TrialState.RUNNING]
 
 
 @pytest.mark.cluster

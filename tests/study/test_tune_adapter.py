@@ -9,6 +9,7 @@ import pytest
 from ray.tune.progress_reporter import TrialProgressCallback
 
 from sentune.study.runner import tune_adapter
+from sentune.study.runner.limits import Halt
 from sentune.study.runner.trial_runner import TrialRunner
 from sentune.study.runner.tune_adapter import StudyScheduler
 
@@ -27,6 +28,21 @@ def test_what_waits_for_the_first_process_is_called_once_whether_that_comes_or_n
         assert scheduler.choose_trial_to_run(no_process) is None
     scheduler.begin()
     assert called == [51.1]
+
+
+def test_a_run_that_is_taken_back_has_the_folder_that_tune_asks_for_at_the_end() -> None:
+    halted = SimpleNamespace(halt=Halt(state="interrupted", reason=""))
+    runner: Any = SimpleNamespace(watch=lambda actors: None, limits=halted, live={}, last={})
+    done: list[str] = []
+    given = SimpleNamespace(
+        trial_id="a", status="PENDING", init_local_path=lambda: done.append("folder")
+    )
+    controller = SimpleNamespace(
+        get_live_trials=lambda: [given], stop_trial=lambda trial: done.append("stopped")
+    )
+    StudyScheduler(cast("TrialRunner", runner), lambda: None).choose_trial_to_run(controller)
+    assert done == ["folder", "stopped"]
+    assert runner.last["a"].left
 
 
 def test_a_run_that_ends_sooner_calls_it_at_its_end() -> None:

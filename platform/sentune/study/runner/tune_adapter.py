@@ -109,6 +109,7 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
             for trial in list(tune_controller.get_live_trials()):
                 if trial.status == Trial.PENDING:
                     runner.last[trial.trial_id] = Report(left=True)
+                    trial.init_local_path()  # Tune's results name the folder of every trial
                     tune_controller.stop_trial(trial)
         return None
 
