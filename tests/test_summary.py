@@ -61,6 +61,19 @@ def test_a_figure_that_is_not_finite_is_left_out_as_json_has_none(tmp_path: Path
     assert json.loads(text)["trials"][0]["metrics"] == {"direction/accuracy": 0.93}
 
 
+def test_a_metric_that_a_finalist_could_not_measure_is_left_out(tmp_path: Path) -> None:
+    runs = {
+        seed: TrialRecord(
+            id=0, state=TrialState.COMPLETE, settings={}, metrics={"own/a": 0.5, "own/b": value}
+        )
+        for seed, value in ((1, float("nan")), (2, 0.5))
+    }
+    found = summary()
+    found.finalists = [FinalistRecord.of(runs, trial=0, settings={})]
+    write_summary(found, str(tmp_path))
+    assert [*read_summary(str(tmp_path))["finalists"][0]["metrics"]] == ["own/a"]
+
+
 def test_a_summary_that_breaks_the_schema_is_not_written(tmp_path: Path) -> None:
     broken = summary()
     broken.state = "unheard-of"

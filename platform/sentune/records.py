@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from math import isfinite
 from statistics import fmean, stdev
 from typing import Any
 
@@ -165,12 +166,11 @@ class FinalistRecord:
     ) -> FinalistRecord:
         """Return a finalist from its complete runs by seed; what all ``attempts`` cost counts."""
         names = dict.fromkeys(name for run in runs.values() for name in run.metrics)
+        values = {n: [r.metrics[n] for r in runs.values() if n in r.metrics] for n in names}
         return cls(
             seeds=[*runs],
-            metrics={
-                name: Spread.of([r.metrics[name] for r in runs.values() if name in r.metrics])
-                for name in names
-            },
+            # of one that is not finite there is no mean; a trial's own is the summary's to leave out
+            metrics={n: Spread.of(known) for n, known in values.items() if all(map(isfinite, known))},
             seconds=sum(run.seconds for run in attempts or runs.values()),
             gpu_seconds=sum(run.gpu_seconds for run in attempts or runs.values()),
             **fields,
