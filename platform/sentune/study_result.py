@@ -112,8 +112,7 @@ class StudyResult:
                 "it had, or sentune study resume, goes on"
             )
             raise InvalidValue("model", self.name, fix)
-        moved = f"{self._place.folder}/model"  # a storage that was copied has its own
-        return Embedder.load(moved if Path(moved).is_dir() else folder)
+        return Embedder.load(folder)
 
     @property
     def optuna(self) -> optuna.Study:

@@ -14,13 +14,23 @@ from search_spaces.gumbel import SPACE
 from sentune.errors import StudyConflict
 from sentune.job.options import JobOptions, OperationOptions, parse
 from sentune.job.product import _card
-from sentune.job.study_files import describe, last_start, mend_summary, origin, start_summary
+from sentune.job.study_files import (
+    describe,
+    last_start,
+    mend_summary,
+    origin,
+    start_summary,
+    summary_of,
+)
 from sentune.job.test_set import TestReads, Winner
 from sentune.report.view import View
 from sentune.study.config import StudyConfig
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.file_lock import LOCK_FILE
 from sentune.study.store.storage import storage_url
+from sentune.study.store.study_index import find_study
+from sentune.study.store.study_view import StudyView
+from tests.study.study_folders import make_study
 
 
 def test_a_forced_reading_of_test_corpora_is_not_forced_at_the_next_start(tmp_path: Path) -> None:
@@ -63,6 +73,12 @@ def test_a_damaged_summary_is_set_aside_and_its_reading_kept(tmp_path: Path, end
         with pytest.raises(StudyConflict, match="read on 2026-01-02 03:04 UTC for 0001"):
             TestReads(str(tmp_path)).begin(Winner(run="0002", trial=2), ["snli:a"], force=False)
     assert mend_summary(str(tmp_path)) == ""
+
+
+def test_a_study_that_was_moved_names_its_own_model(tmp_path: Path) -> None:
+    make_study(tmp_path, summary={"state": "complete", "model": "/gone/toy/model"})
+    seen = StudyView(find_study(str(tmp_path), "toy")).snapshot()
+    assert summary_of(seen)["model"] == f"{tmp_path}/toy/model"
 
 
 def test_a_summary_names_the_decoder(tmp_path: Path) -> None:

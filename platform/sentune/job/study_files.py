@@ -178,6 +178,8 @@ def summary_of(study: StudySnapshot) -> dict[str, Any]:
             "warm_start": list(options.get("warm_start") or ()),
             "plan": {name: options[name] for name in planned if options.get(name) is not None},
         }
+    if content.get("model") and study.place.folder:  # a storage that was moved has its own
+        content["model"] = f"{study.place.folder}/{MODEL}"
     found = content.setdefault("lineage", {})
     found.setdefault("encoder", options.get("encoder") or options.get("vectors") or "")
     if options.get("decoder"):
