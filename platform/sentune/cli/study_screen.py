@@ -21,6 +21,7 @@ from sentune.formatting import clock, measured
 from sentune.job.trial_table import WIDE, finalists_table, marked, trials_table
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.store.study_view import StudySnapshot, StudyView
+from sentune.summary import as_written
 from sentune.terminal import number_column, plain_table
 
 COLOURS = {
@@ -145,7 +146,7 @@ def as_document(study: StudySnapshot) -> str:
         "finalists": [asdict(finalist) for finalist in study.finalists],
         "folder": study.place.folder or None,
     }
-    return json.dumps(without_credentials(content), indent=1, ensure_ascii=False)
+    return json.dumps(as_written(content), indent=1, ensure_ascii=False)
 
 
 def _counted(study: StudySnapshot) -> str:
@@ -208,3 +209,5 @@ def watch(view: StudyView, console: Console, rows: int) -> None:
             live.update(screen, refresh=True)
             if alive:
                 time.sleep(SECONDS)
+    if not console.is_terminal:
+        console.line()  # which rich leaves out
