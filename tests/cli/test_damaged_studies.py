@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -102,6 +103,16 @@ def test_a_damaged_journal_is_one_sentence_with_file_line_and_fix(
     assert f"{journal}:{line}: the line is damaged" in shown
     assert "from a copy" in shown
     assert journal.read_bytes() == before
+
+
+def test_the_command_that_gives_up_what_is_damaged_holds_as_it_is_printed(tmp_path: Path) -> None:
+    storage = tmp_path / "all studies"
+    damaged_line(make_study(storage, told=told()) / "optuna.journal")
+    show = ("study", "show", "toy", "--storage", str(storage))
+    code, shown = printed(*show)
+    assert code == 2
+    subprocess.run(shown[shown.index("head -n") :], shell=True, check=True)
+    assert printed(*show)[0] == 0
 
 
 def test_a_damaged_study_does_not_hide_the_others(tmp_path: Path) -> None:

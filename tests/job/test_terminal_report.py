@@ -5,8 +5,10 @@ import math
 
 from rich.console import Console
 
-from sentune.job.terminal_report import report
+from sentune.job.options import StudyOptions
+from sentune.job.terminal_report import next_commands, report
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
+from sentune.study.config import StudyConfig
 
 METRIC = "direction/accuracy"
 
@@ -112,3 +114,9 @@ def test_without_finals_the_configuration_is_that_of_the_model() -> None:
     assert "90.0 %" in configuration
     lines = [line for line in printed(found).splitlines() if line[:1].isdigit()]
     assert [line[0] for line in lines] == ["0", "1", "2", "3"]
+
+
+def test_the_command_of_the_dashboard_holds_for_a_folder_with_a_blank() -> None:
+    config = StudyConfig(name="s", storage="/all studies", max_examples=1)
+    commands = next_commands(summary("complete"), config, StudyOptions(storage="/all studies"))
+    assert commands["dashboard"].endswith("dashboard --storage '/all studies'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -66,7 +67,8 @@ def server_command(storage: str, port: int) -> list[str]:
         raise InvalidValue("--storage", storage, fix)
     database = Path(tracking_uri_in(storage).removeprefix("sqlite:///"))
     if not database.exists():
-        fix = f"{database} does not exist; `sentune tune gumbel --storage {storage}` makes it"
+        makes = f"sentune tune gumbel --storage {shlex.quote(storage)}"
+        fix = f"{database} does not exist; `{makes}` makes it"
         raise InvalidValue("--storage", storage, fix)
     check_port(HOST, port)
     names = ("127.0.0.1", "localhost")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,7 +76,8 @@ def next_commands(
     if summary.model:
         commands = {"model": _from_here(summary.model), **commands}
     if options.tracking is None and "://" not in config.storage:
-        commands["dashboard"] = f"{sentune} dashboard --storage {_from_here(config.storage)}"
+        storage = shlex.quote(_from_here(config.storage))
+        commands["dashboard"] = f"{shlex.quote(sentune)} dashboard --storage {storage}"
     return commands
 
 

@@ -14,6 +14,7 @@ import io
 import json
 import logging
 import os
+import shlex
 import weakref
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -108,9 +109,10 @@ class JournalFile(BaseJournalBackend):
         """Return the error of a line that ends at a byte."""
         number = os.pread(self._fd, at, 0).count(b"\n")
         whole = os.pread(self._fd, self._starts[-1], 0).count(b"\n")
+        path, head = shlex.quote(self.path), shlex.quote(f"{self.path}.head")
         fix = (
             "bring the file back from a copy, or give up what was stored from there on: "
-            f"head -n {whole} {self.path} > {self.path}.head && mv {self.path}.head {self.path}"
+            f"head -n {whole} {path} > {head} && mv {head} {path}"
         )
         return DamagedFile(f"{self.path}:{number}", f"the line is damaged ({error})", fix)
 
