@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -91,6 +92,48 @@ def test_ls_lists_every_study(tmp_path: Path):
     assert "no study in" in run(tmp_path / "empty", "ls")
 
 
+def test_a_study_whose_database_does_not_open_does_not_hide_the_others(tmp_path: Path):
+    gone = f"sqlite:///{tmp_path}/gone.db"
+    make_study(tmp_path, told=told())
+    make_study(tmp_path, "lost", url=gone, told=told(optuna=gone))
+    (tmp_path / "gone.db").unlink()
+    listed = run(tmp_path, "ls", code=1)
+    assert "toy    interrupted" in listed
+    assert f"lost: --optuna: '{gone}' cannot be used; there is no such file" in listed
+    assert not (tmp_path / "gone.db").exists()
+
+
+def test_only_studies_are_listed_beside_a_database(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/shared.db"
+    make_study(tmp_path, url=url, told=told())
+    make_study(tmp_path, "without-description", url=url)
+    (tmp_path / "without-description" / "trials").mkdir()
+    for other in (".cache", "mlartifacts"):
+        (tmp_path / other).mkdir()
+    (tmp_path / "mlflow.db").touch()
+    lines = run(tmp_path, "ls", "--optuna", url).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["toy", "without-description"]
+
+
+def test_a_relative_database_counts_from_where_the_study_was_started(
+    tmp_path: Path, tuned: Any, monkeypatch: pytest.MonkeyPatch
+):
+    started, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    for folder in (started, elsewhere):
+        folder.mkdir()
+    url = "sqlite:///own.db"
+    monkeypatch.chdir(started)
+    make_study(tmp_path / "s", url=url, told={**told(optuna=url), "folder": str(started)})
+    monkeypatch.chdir(elsewhere)
+    assert run(tmp_path / "s", "ls").splitlines()[1].split()[2:5] == ["4", "of", "30"]
+    given = "sqlite:///../project/own.db"
+    run(tmp_path / "s", "resume", "toy", "--optuna", given, "--tracking", "sqlite:///m.db")
+    ((options, _),) = tuned
+    assert options.optuna == f"sqlite:///{elsewhere}/../project/own.db"
+    assert options.tracking == f"sqlite:///{elsewhere}/m.db"
+    assert not [*elsewhere.iterdir()]
+
+
 def test_show_says_all_of_a_study(tmp_path: Path):
     make_study(tmp_path, told=told(), finals=FINALS, summary={"state": "running"})
     shown = run(tmp_path, "show", "toy")
@@ -143,6 +186,23 @@ def test_show_as_json_has_every_trial(tmp_path: Path):
     assert content["objectives"] == [{"metric": OBJECTIVE, "mode": "max"}]
 
 
+def test_json_of_a_study_is_json_where_a_metric_is_not_a_number(tmp_path: Path):
+    trial = trial_of(0.4)
+    trial.user_attrs["milestone:000000000900"]["metrics"]["toy/loss"] = float("nan")
+    make_study(tmp_path, told=told(), trials=(trial,))
+
+    def refuse(constant: str) -> None:
+        pytest.fail(f"{constant} is not JSON")
+
+    content = json.loads(run(tmp_path, "show", "toy", "--json"), parse_constant=refuse)
+    assert [*content["trials"][0]["metrics"]] == [OBJECTIVE]
+
+
+def test_the_last_line_of_a_watched_study_ends_in_a_file_too(tmp_path: Path):
+    make_study(tmp_path, told=told())
+    assert run(tmp_path, "show", "toy", "--watch").endswith("\n")
+
+
 def test_watching_ends_with_the_study(tmp_path: Path, monkeypatch: Any):
     monkeypatch.setattr(study_screen, "SECONDS", 0.01)
     monkeypatch.setattr("sentune.cli.study.screen", lambda: Console(width=100, force_terminal=True))
@@ -164,6 +224,7 @@ def test_watching_ends_with_the_study(tmp_path: Path, monkeypatch: Any):
 
 
 def test_stop_waits_until_the_driver_has_left(tmp_path: Path):
+    tmp_path /= "all studies"
     make_study(tmp_path, told=told())
     lock = held(tmp_path).acquire()
     seen: list[str] = []
@@ -184,7 +245,7 @@ def test_stop_waits_until_the_driver_has_left(tmp_path: Path):
     assert seen == ["stop now"]
     assert "to stop toy at once" in said
     assert "toy is stopped (by request); trials that have ended: 4" in said
-    assert f"sentune study resume toy --storage {tmp_path}" in said
+    assert f"sentune study resume toy --storage '{tmp_path}'\n" in said
     assert "no driver runs toy: it is stopped" in run(tmp_path, "stop", "toy")
 
 
@@ -269,7 +330,8 @@ def test_the_database_is_the_one_that_is_given_else_the_stored_one(
     tmp_path: Path, tuned: Any, arguments: tuple[str, ...]
 ):
     stored, given = (f"sqlite:///{tmp_path}/{name}.db" for name in ("stored", "given"))
-    make_study(tmp_path, told=told(optuna=stored))
+    make_study(tmp_path, url=stored, told=told(optuna=stored))
+    shutil.copy(tmp_path / "stored.db", tmp_path / "given.db")
     run(tmp_path, *arguments)
     run(tmp_path, *arguments, "--optuna", given)
     assert [options.optuna for options, _ in tuned] == [stored, given]

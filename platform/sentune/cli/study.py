@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import time
 from collections import defaultdict
@@ -16,7 +17,8 @@ from typer import Argument, Option
 
 from sentune.cli.options import Group, Optuna, Settings, Storage, StudyName, look_here
 from sentune.credentials import without_credentials
-from sentune.errors import DamagedFile, InvalidValue
+from sentune.errors import InvalidValue, SentuneError
+from sentune.io.sqlite_file import sqlite_from
 from sentune.study.store.driver_lock import DriverLock, Holder, ask, break_lock, standing
 from sentune.study.store.driver_process import ProcessState
 from sentune.study.store.study_index import DESCRIPTION, StudyPlace, every_study, find_study
@@ -49,7 +51,7 @@ def list_studies(storage: Storage = None, optuna: Optuna = None) -> None:
     for study in every_study(place, optuna):
         try:
             found.append(StudyView(study).snapshot())
-        except DamagedFile as error:  # the others are shown
+        except SentuneError as error:  # the others are shown
             damaged.append(f"{study.name}: {error}")
     if found:
         screen().print(studies_table(found))
@@ -112,8 +114,9 @@ def stop(
     study = view.snapshot()
     say(f"{name} is {_state(study)}; trials that have ended: {study.ended:,}")
     if study.state != "complete":
-        there = f" --storage {without_credentials(storage)}" if storage else ""
-        say(f"go on with: sentune study resume {name}{there}")
+        there = f" --storage {shlex.quote(storage)}" if storage else ""
+        goes_on = f"sentune study resume {name}{there}" if view.place.folder else "its own command"
+        say(f"go on with: {goes_on}")
 
 
 def _state(study: StudySnapshot) -> str:
@@ -212,7 +215,12 @@ def start_again(place: StudyPlace, given: Mapping[str, Any]) -> None:
     from sentune.study.space.space import SearchSpace
 
     stored = stored_options(place)
-    changed = {option: value for option, value in given.items() if value is not None}
+    here, places = str(Path.cwd()), ("optuna", "tracking")
+    changed = {
+        option: sqlite_from(value, here) if option in places else value
+        for option, value in given.items()
+        if value is not None
+    }
     by_key = {item.partition("=")[0]: item for item in (*stored.set, *changed.get("set", ()))}
     options = parse({**changed, "set": tuple(by_key.values())}, stored)
     space = SearchSpace.from_dict(place.description["space"])

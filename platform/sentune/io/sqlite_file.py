@@ -25,6 +25,17 @@ def sqlite_path(url: str) -> Path | None:
     return Path(named) if named and named != ":memory:" else None
 
 
+def sqlite_from(url: str, folder: str) -> str:
+    """Return a URL of SQLAlchemy, the relative path of a SQLite file counted from a folder."""
+    file = sqlite_path(url)
+    if file is None or not folder:
+        return url
+    from sqlalchemy.engine import make_url
+
+    named = make_url(url).set(database=str(Path(folder, file)))
+    return named.render_as_string(hide_password=False)
+
+
 def check_whole(url: str, fix: str) -> None:
     """Read through the file of a database, where it is SQLite's and there is one.
 

@@ -20,6 +20,7 @@ from optuna.trial import TrialState as Stored
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, StudyConflict
 from sentune.formatting import counted, differences
+from sentune.io.sqlite_file import sqlite_path
 from sentune.study.config import StudyConfig
 from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.space import SearchSpace
@@ -49,9 +50,11 @@ def place_of_trials(storage: str, name: str, optuna_url: str | None) -> StudyPla
     Raises:
         InvalidValue: there is no such study, or its database cannot be opened.
     """
+    file = sqlite_path(optuna_url or "")
+    made_later = file is not None and not file.exists()
     try:
         place = find_study(storage, name, optuna_url)
-        if optuna_url and study_id(open_storage(optuna_url), name) is None:
+        if optuna_url and (made_later or study_id(open_storage(optuna_url), name) is None):
             return find_study(storage, name)
     except InvalidValue as error:
         raise InvalidValue("--fork or --warm-start", name, error.fix) from error

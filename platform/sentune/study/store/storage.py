@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, StudyConflict
 from sentune.formatting import differences
 from sentune.io.database_lock import alone_in, database_url, first_line
+from sentune.io.sqlite_file import sqlite_path
 from sentune.io.waits import WAITS
 from sentune.study.store import DATABASE, JOURNAL
 from sentune.study.store.journal import StudyJournal
@@ -51,7 +53,7 @@ def storage_url(folder: str, optuna_url: str | None) -> str:
         raise StudyConflict(
             f"study {name!r} was made by an older version, in SQLite: it can be looked at, "
             f"evaluated and reported; go on in a new one: sentune study fork {name} NEW-NAME "
-            f"--storage {path.parent.parent}"
+            f"--storage {shlex.quote(str(path.parent.parent))}"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     return str(path)
@@ -70,6 +72,8 @@ def open_storage(url: str, *, driver: bool = False) -> StudyJournal | StudyDatab
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     if "://" not in url:
         return StudyJournal(url, driver=driver)
+    if not driver and (file := sqlite_path(url)) is not None and not file.exists():
+        raise InvalidValue("--optuna", url, "there is no such file")
     try:
         named = database_url(url)
         plain = named.render_as_string(hide_password=False)

@@ -11,7 +11,7 @@ from typing import Any
 from sentune.errors import DamagedFile, InvalidValue
 from sentune.io.atomic import read_document
 from sentune.io.object_store import absolute, asked, files_at, is_local
-from sentune.io.sqlite_file import sqlite_path
+from sentune.io.sqlite_file import sqlite_from, sqlite_path
 from sentune.study.store import DATABASE, JOURNAL
 from sentune.summary import FIX
 
@@ -149,13 +149,16 @@ def _in_folder(name: str, folder: str, optuna_url: str | None) -> StudyPlace | N
         description = read_json(f"{folder}/{DESCRIPTION}")
     except ValueError as error:  # one damaged file must not hide the other studies
         trouble = f"{DESCRIPTION} is damaged ({error}); the study's own command writes it again"
-    named = optuna_url or description.get("options", {}).get("optuna")
+    stored = description.get("options", {}).get("optuna") or ""
+    named = optuna_url or sqlite_from(stored, description.get("folder", ""))
     if not named and "://" not in folder:
         journal, database = Path(folder, JOURNAL), Path(folder, DATABASE)
         old = f"sqlite:///{database}" if database.exists() else ""
         named = str(journal) if journal.exists() else old
-    if not (named or description or trouble):
-        return None
+    if not (description or trouble):  # of the storage's other folders a database knows nothing
+        files, root = files_at(f"{folder}/trials")
+        if not named or (named == optuna_url and not files.isdir(root)):
+            return None
     return StudyPlace(
         name=name, folder=folder, url=named or "", description=description, trouble=trouble
     )
