@@ -169,8 +169,8 @@ class FinalistRecord:
         values = {n: [r.metrics[n] for r in runs.values() if n in r.metrics] for n in names}
         return cls(
             seeds=[*runs],
-            # of one that is not finite there is no mean; a trial's own is the summary's to leave out
-            metrics={n: Spread.of(known) for n, known in values.items() if all(map(isfinite, known))},
+            # there is no mean where one of them is not finite
+            metrics={n: Spread.of(v) for n, v in values.items() if all(map(isfinite, v))},
             seconds=sum(run.seconds for run in attempts or runs.values()),
             gpu_seconds=sum(run.gpu_seconds for run in attempts or runs.values()),
             **fields,
