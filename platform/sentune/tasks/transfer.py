@@ -101,28 +101,28 @@ class Transfer:
 
     def _nested(self, parts: Mapping[str, Part], readouts: Given) -> Result:
         grid = grid_of(readouts, self.name, GRID)
-        found = nested(Labels(), parts[WHOLE], self.folds, grid)
+        found, scores, predictions = nested(Labels(), parts[WHOLE], self.folds, grid)
         table = {
             "C": list(grid),
-            "dev_accuracy": found.inner.mean(axis=0).tolist(),
-            "chosen": [grid[place] for place in found.places],
-            "accuracy": found.scores.tolist(),
+            "dev_accuracy": np.mean([fold.scores for fold in found], axis=0).tolist(),
+            "chosen": [fold.strength for fold in found],
+            "accuracy": scores,
             "chosen_on": f"{self.folds} inner folds of each outer fold's training rows",
             "judged_on": f"{self.folds} outer folds",
-            "unconverged": found.unconverged,
+            "unconverged": sum(fold.unconverged for fold in found),
         }
-        chosen = found.inner[range(self.folds), found.places]
+        chosen = [fold.scores[fold.place] for fold in found]
         result = Result(
             metrics={
-                f"{self.name}/accuracy": float(found.scores.mean()),
-                f"{self.name}/dev_accuracy": float(chosen.mean()),
+                f"{self.name}/accuracy": float(np.mean(scores)),
+                f"{self.name}/dev_accuracy": float(np.mean(chosen)),
             },
             tables={
-                f"{self.name}/counts.json": {"pairs": len(found.predictions)},
+                f"{self.name}/counts.json": {"pairs": len(predictions)},
                 f"{self.name}/regularisation.json": table,
             },
         )
-        self._add_f1(result, parts[WHOLE].targets, found.predictions)
+        self._add_f1(result, parts[WHOLE].targets, predictions)
         return result
 
     def _split(self, parts: Mapping[str, Part], readouts: Given) -> Result:

@@ -5,7 +5,7 @@ The regressions are scikit-learn's, on many subsets of the same rows, each start
 neighbour in the grid.
 
 Legend: N = rows, E = examples, J = judged rows, D = width of the features, K = columns of logits
-(classes, or 1 where there are two), M = subsets, G = strengths, F = folds.
+(classes, or 1 where there are two), M = subsets, G = strengths.
 """
 
 from __future__ import annotations
@@ -236,25 +236,6 @@ class ChosenStrength:
         return float(self.grid[self.place])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Nested:
-    """What the outer folds found.
-
-    Attributes:
-        predictions: [N], each row by the fit that did not see it.
-        scores: [F] of the outer folds.
-        inner: [F, G] mean scores of the inner folds.
-        places: [F] of the strengths chosen.
-        unconverged: fits that stopped before their minimum, among all.
-    """
-
-    predictions: Values
-    scores: Values
-    inner: Values
-    places: Places
-    unconverged: int
-
-
 def choose(
     readout: TargetType, parts: Mapping[str, Part], folds: int, grid: Sequence[float]
 ) -> ChosenStrength:
@@ -277,7 +258,8 @@ def choose(
         else:
             predictions.append(readout.predict(models[0], judged.features))
         unconverged += stopped
-    place = int(best(np.array(scores)))
+    # the first of those that are equal to 0.01 %, as SentEval rounds
+    place = int(np.argmax(np.round(100 * np.array(scores), 2)))
     return ChosenStrength(
         grid=grid,
         scores=np.array(scores),
@@ -288,49 +270,24 @@ def choose(
     )
 
 
-def nested(readout: TargetType, rows: Part, folds: int, grid: Sequence[float]) -> Nested:
+def nested(
+    readout: TargetType, rows: Part, folds: int, grid: Sequence[float]
+) -> tuple[list[ChosenStrength], list[float], Values]:
     """Judge outer folds; as many inner folds of their training rows choose their strength.
 
     Inner folds are shuffled with the same seed as outer ones.
+
+    Returns:
+        What each outer fold found, its score, and [N] predictions, each row by the fit that did not
+        see it.
     """
-    outer = list(readout.folds(rows.targets, folds))
-    inner = [
-        [(seen[a], seen[b]) for a, b in readout.folds(rows.targets[seen], folds)]
-        for seen, _ in outer
-    ]
-    pairs = [*outer, *(pair for group in inner for pair in group)]
-    scores, predictions, unconverged = [], [], 0
-    examples = readout.examples(rows.targets)
-    for models, stopped in along(rows.features, examples, [seen for seen, _ in pairs], grid):
-        tried = zip(pairs, models, strict=True)
-        scores.append([_score(readout, rows.at(unseen), model) for (_, unseen), model in tried])
-        predictions.append(
-            [
-                readout.predict(model, rows.features[unseen])
-                for (_, unseen), model in zip(outer, models[:folds], strict=True)
-            ]
-        )
-        unconverged += stopped
-    table = np.array(scores).T
-    means = table[folds:].reshape(folds, folds, -1).mean(axis=1)
-    places = best(means)
-    chosen = np.empty_like(rows.targets)
-    for fold, ((_, unseen), place) in enumerate(zip(outer, places, strict=True)):
-        chosen[unseen] = predictions[place][fold]
-    return Nested(
-        predictions=chosen,
-        scores=table[np.arange(folds), places],
-        inner=means,
-        places=places,
-        unconverged=unconverged,
-    )
-
-
-def best(scores: Values) -> Places:
-    """[..., G] -> [...] places of the strengths that score best; of those equal to 0.01 %, as
-    SentEval rounds, the first."""
-    places: Places = np.argmax(np.round(100 * scores, 2), axis=-1)
-    return places
+    found, scores, predictions = [], [], np.empty_like(rows.targets)
+    for seen, unseen in readout.folds(rows.targets, folds):
+        parts = {"train": rows.at(seen), "test": rows.at(unseen)}
+        found.append(choose(readout, parts, folds, grid))
+        scores.append(readout.score(found[-1].predictions, parts["test"].targets))
+        predictions[unseen] = found[-1].predictions
+    return found, scores, predictions
 
 
 def by_dev(splits: Container[str]) -> bool:
