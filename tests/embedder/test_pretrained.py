@@ -223,7 +223,11 @@ def test_borep_is_the_largest_of_the_projected_words() -> None:
 
 def test_the_echo_state_network_is_its_recurrence_both_ways() -> None:
     encoder = EchoState(6, 32, torch.Generator().manual_seed(0))
-    inner, recurrent = encoder.state_dict()["inner"], encoder.state_dict()["recurrent"]
+    weights = encoder.layer.state_dict()
+    inner, recurrent = (
+        [weights[f"weight_{part}_l0{suffix}"].T for suffix in ("", "_reverse")]
+        for part in ("ih", "hh")
+    )
     radius = torch.linalg.eigvals(recurrent[0]).abs().max().item()
     assert radius == pytest.approx(SPECTRAL_RADIUS, rel=0.1)
     words = torch.randn(4, 6)

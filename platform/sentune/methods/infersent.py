@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sentune.encoders import TextEncoder
 from sentune.encoders.transformer import pool
-from sentune.encoders.words.random import lstm_states
+from sentune.encoders.words.random import recurrent_states
 from sentune.methods.base import MethodSettings
 from sentune.methods.sbert_softmax import Concatenation, SbertSoftmax, SbertSoftmaxSettings
 
@@ -58,5 +58,5 @@ class Infersent(SbertSoftmax):
         mask = attention_mask.clone()
         mask[:, 0] = 1
         with torch.autocast(states.device.type, enabled=False):
-            found = lstm_states(self.lstm, states.to(self.encoder.dtype), mask.sum(1))
+            found = recurrent_states(self.lstm, states.to(self.encoder.dtype), mask.sum(1))
         return self.head(pool(found, mask, self.settings.pooling))

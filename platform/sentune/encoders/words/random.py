@@ -38,6 +38,8 @@ class RandomEncoder(nn.Module, ABC):
         generator: draws the weights.
     """
 
+    layer: nn.RNNBase
+
     def __init__(self, inputs: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
         self.width = width
@@ -48,9 +50,9 @@ class RandomEncoder(nn.Module, ABC):
     def draw(self, inputs: int, width: int, generator: torch.Generator) -> None:
         """Draw the weights."""
 
-    @abstractmethod
     def states(self, words: Tensor, lengths: Tensor) -> Tensor:
-        """[N, L, n] word vectors, [N] words of each sentence -> [N, L, D]."""
+        """[N, L, n] word vectors, [N] words of each sentence -> [N, L, D], here of ``layer``."""
+        return recurrent_states(self.layer, words, lengths)
 
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
         """[N, L, n] word vectors, [N, L] true on words -> [N, D]."""
@@ -78,20 +80,9 @@ class RandomLstm(RandomEncoder):
     """
 
     def draw(self, inputs: int, width: int, generator: torch.Generator) -> None:
-        self.lstm = nn.LSTM(inputs, width // 2, batch_first=True, bidirectional=True)
-        for parameter in self.lstm.parameters():
+        self.layer = nn.LSTM(inputs, width // 2, batch_first=True, bidirectional=True)
+        for parameter in self.layer.parameters():
             parameter.data = _uniform(tuple(parameter.shape), 1 / sqrt(width // 2), generator)
-
-    def states(self, words: Tensor, lengths: Tensor) -> Tensor:
-        return lstm_states(self.lstm, words, lengths)
-
-
-def lstm_states(lstm: nn.LSTM, words: Tensor, lengths: Tensor) -> Tensor:
-    """[N, L, n] word vectors, [N] words of each sentence, none 0 -> [N, L, D] states, padding
-    left out."""
-    packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-    found: Tensor = pad_packed_sequence(lstm(packed)[0], batch_first=True)[0]
-    return found
 
 
 class EchoState(RandomEncoder):
@@ -102,29 +93,23 @@ class EchoState(RandomEncoder):
 
     def draw(self, inputs: int, width: int, generator: torch.Generator) -> None:
         half = width // 2
-        self.inner = nn.Parameter(_uniform((2, inputs, half), INPUT_SCALE, generator))
+        inner = _uniform((2, inputs, half), INPUT_SCALE, generator)
         recurrent = _uniform((2, half, half), 1.0, generator)
         kept = torch.rand((2, half, half), generator=generator) >= SPARSITY
-        self.recurrent = nn.Parameter(torch.stack([_scaled(one) for one in recurrent * kept]))
+        recurrent = torch.stack([_scaled(one) for one in recurrent * kept])
+        self.layer = nn.RNN(inputs, half, bias=False, batch_first=True, bidirectional=True)
+        for part, drawn in (("ih", inner), ("hh", recurrent)):
+            for suffix, matrix in zip(("", "_reverse"), drawn, strict=True):
+                self.layer.get_parameter(f"weight_{part}_l0{suffix}").data = matrix.T.contiguous()
 
-    def states(self, words: Tensor, lengths: Tensor) -> Tensor:
-        count, longest, _ = words.shape
-        places = torch.arange(longest, device=words.device).expand(count, -1)
-        ends = lengths.to(words.device).unsqueeze(1)
-        backward = torch.where(places < ends, ends - 1 - places, places)  # each from its last word
-        turned = words.gather(1, backward.unsqueeze(-1).expand_as(words))
-        found = [self._run(words, 0), self._run(turned, 1)]
-        found[1] = found[1].gather(1, backward.unsqueeze(-1).expand_as(found[1]))
-        return torch.cat(found, dim=-1)
 
-    def _run(self, words: Tensor, direction: int) -> Tensor:
-        inputs, recurrent = words @ self.inner[direction], self.recurrent[direction]
-        state = torch.zeros_like(inputs[:, 0])
-        states = []
-        for step in inputs.unbind(1):
-            state = torch.tanh(step + state @ recurrent)
-            states.append(state)
-        return torch.stack(states, dim=1)
+def recurrent_states(layer: nn.RNNBase, words: Tensor, lengths: Tensor) -> Tensor:
+    """[N, L, n] word vectors, [N] words of each sentence, none 0 -> [N, L, D] states, padding
+    left out."""
+    packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    found: Tensor
+    found, _ = pad_packed_sequence(layer(packed)[0], True, total_length=words.shape[1])
+    return found
 
 
 def _uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> Tensor:
