@@ -27,7 +27,7 @@ from transformers import BertConfig, BertModel
 from sentune.corpora import Kind, read
 from sentune.corpora.batches import SharedSource
 from sentune.corpora.encode import Encoder
-from sentune.corpora.tokens import tokenise
+from sentune.corpora.tokens import tokenise_batches
 from sentune.encoders import prepare
 from sentune.methods import find
 from sentune.training.group import Group
@@ -104,8 +104,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         texts = (text for row in rows for text in row.values())
         folder = encoder_folder(Path(scratch), texts)
-        tokens = tokenise(corpus, Encoder(folder, LENGTH), None)
-        table = SharedSource(tokens)
+        batches, cache = corpus.table.to_batches(), Path(scratch, "tokens")
+        tokens = tokenise_batches(batches, corpus.fingerprint, Encoder(folder, LENGTH), cache)
+        table = SharedSource(tokens.load())
         steps = {"sentence-transformers": theirs(folder, rows), "sentune": ours(folder, table)}
         times: dict[str, list[float]] = {name: [] for name in steps}
         for turn in range(STEPS + 1):

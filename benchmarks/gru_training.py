@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader
 from sentune.corpora import Kind, read
 from sentune.corpora.batches import SharedSource
 from sentune.corpora.encode import WordEncoder
-from sentune.corpora.tokens import TokenTable, tokenise, unigram_counts
+from sentune.corpora.tokens import TokenTable, tokenise_batches, unigram_counts
 from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.fixed import FixedVectors
 from sentune.encoders.words.learned import learn_words
@@ -120,8 +120,10 @@ def corpus(cache: Path) -> tuple[str, TokenTable, WordTable, np.ndarray]:
         words = open_words(f"glove:{data}/words/glove.840B.300d.33860.txt.gz", None, cache)
     else:
         words = learn_words(pairs.table["text"].to_pylist(), "builtin:ppmi?width=64", cache)
-    tokens = tokenise(pairs, WordEncoder(words, LENGTH), None)
-    return spec, tokens, words, unigram_counts(tokens, "following", len(words.words))
+    encoder, batches = WordEncoder(words, LENGTH), pairs.table.to_batches()
+    tokens = tokenise_batches(batches, pairs.fingerprint, encoder, cache / "tokens")
+    counts = unigram_counts(tokens, "following", len(words.words))
+    return spec, tokens.load(), words, counts
 
 
 def seconds(step: Step) -> float:

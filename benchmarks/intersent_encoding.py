@@ -21,7 +21,7 @@ from rich.table import Table
 
 from sentune.corpora import Kind, read
 from sentune.corpora.batches import SharedSource
-from sentune.corpora.tokens import tokenise
+from sentune.corpora.tokens import tokenise_batches
 from sentune.encoders import Chunk, TextEncoder, length_sorted_chunks, load, prepare
 from sentune.encoders.decoders import bundle, prepare_decoder
 from sentune.encoders.tokenizing import pad
@@ -42,7 +42,8 @@ def prepared(corpus: str, scratch: Path) -> tuple[Columns, TextEncoder]:
     folder = bundle(
         prepare(ENCODER, texts, scratch), prepare_decoder("builtin:tiny", texts, scratch), scratch
     )
-    tokens = tokenise(table, operation_encoder(folder, LENGTH), scratch / "tokens")
+    encoder, batches = operation_encoder(folder, LENGTH), table.table.to_batches()
+    tokens = tokenise_batches(batches, table.fingerprint, encoder, scratch / "tokens").load()
     batch = next(iter(SharedSource(tokens).batches(BATCH, seed=0)))
     return dict(batch.columns), load(f"{folder}/encoder")
 

@@ -21,8 +21,9 @@ from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Batch, Held, SharedSource
 from sentune.corpora.encode import Encoder
 from sentune.corpora.schema import LABELS
-from sentune.corpora.tokens import Ragged, TokenTable, tokenise, tokenise_batches
+from sentune.corpora.tokens import Ragged, TokenTable, tokenise_batches
 from sentune.errors import CorpusError, InvalidValue
+from tests.token_tables import tokenise
 
 SIZE = 90
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sentune.corpora.encode import WordEncoder
-from sentune.corpora.tokens import TokenTable, tokenise_batches, unigram_counts
+from sentune.corpora.tokens import tokenise_batches, unigram_counts
 from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue
 
@@ -42,16 +42,13 @@ def test_counts_are_those_of_a_loop(tmp_path: Path, shard_rows: int) -> None:
     for column in ("text", "following"):
         seen = Counter(i for ids in encoder.table(batch()).column(column).to_pylist() for i in ids)
         expected = [seen[i] for i in range(6)]
-        for tokens in (folder, folder.load()):
-            counts = unigram_counts(tokens, column, 6)
-            assert counts.dtype == np.int64
-            assert counts.tolist() == expected
+        counts = unigram_counts(folder, column, 6)
+        assert counts.dtype == np.int64
+        assert counts.tolist() == expected
 
 
 def test_what_cannot_be_counted_is_refused(tmp_path: Path) -> None:
-    tokens: TokenTable = tokenise_batches(
-        [batch()], "corpus", WordEncoder(make_words(), 3), tmp_path
-    ).load()
+    tokens = tokenise_batches([batch()], "corpus", WordEncoder(make_words(), 3), tmp_path)
     with pytest.raises(InvalidValue, match=r"column: 'anchor' .* text, following"):
         unigram_counts(tokens, "anchor", 5)
     with pytest.raises(InvalidValue, match=r"size: 2 .* id 3"):

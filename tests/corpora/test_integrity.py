@@ -20,8 +20,9 @@ import pytest
 
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.prepare import prepare, prepared
-from sentune.corpora.tokens import TokenTable, tokenise
+from sentune.corpora.tokens import TokenTable
 from sentune.errors import CorpusError
+from tests.token_tables import tokenise
 
 SIZE, SHARD_ROWS, FLIPS = 60, 25, 150
 CORPUS = f"builtin:nli?size={SIZE}"

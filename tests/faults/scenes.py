@@ -19,7 +19,6 @@ from sentune.code import runtime_env
 from sentune.corpora import Kind, read
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.encode import Encoder
-from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
 from sentune.launchers.run_trial import run_trial
 from sentune.records import TrialRecord
@@ -30,6 +29,7 @@ from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.trial import Program, Progress, TrialSpec
 from tests.forked import run_group
+from tests.token_tables import tokenise
 
 BATCH, EVERY = 16, 32
 """Examples of a step, and between two checkpoints."""

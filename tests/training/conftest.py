@@ -13,9 +13,9 @@ import torch
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.encode import Encoder
-from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
 from sentune.training.trial import TrialSpec
+from tests.token_tables import tokenise
 
 MakeTrial = Callable[..., TrialSpec]
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from sentune.corpora import read
 from sentune.corpora.batches import SharedSource
 from sentune.corpora.encode import Encoder
-from sentune.corpora.tokens import tokenise
 from sentune.encoders import TextEncoder, prepare
 from sentune.methods import find
 from sentune.training.group import Group
@@ -21,6 +20,7 @@ from sentune.training.recipes import build, recipe_of
 from sentune.training.recipes.base import Rows
 from sentune.training.recipes.sentences import SentenceBackward
 from sentune.training.settings import split
+from tests.token_tables import tokenise
 
 TINY = "builtin:tiny?layers=1&width=16&heads=2&inner=32"
 ROWS = 32

@@ -16,7 +16,6 @@ from sentune import evaluate
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.encode import WordEncoder
-from sentune.corpora.tokens import tokenise, unigram_counts
 from sentune.embedder.load import InvertibleEmbedder
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.learned import learn_words
@@ -28,6 +27,7 @@ from sentune.training.checkpoints import CheckpointStore
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes.invertible import sample
 from sentune.training.trial import TrialSpec
+from tests.token_tables import tokenise
 from tests.training.runs import run, untimed
 
 SETTINGS = {"hidden_size": 8, "batch_size": 32, "max_length": 16, "component_sentences": 100}
@@ -44,7 +44,7 @@ def folder(stories: Corpus, tmp_path_factory: pytest.TempPathFactory) -> str:
     cache = tmp_path_factory.mktemp("words")
     words = learn_words(stories.table["text"].to_pylist(), "builtin:ppmi?width=8", cache)
     tokens = tokenise(stories, WordEncoder(WordTable.load(words.folder), 16), None)
-    counts = unigram_counts(tokens, "following", len(words.words))
+    counts = np.bincount(tokens.columns["following"].ids, minlength=len(words.words))
     return training_folder(words, counts, cache)
 
 

@@ -17,7 +17,6 @@ from sentune import beats
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.encode import Encoder
-from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
 from sentune.errors import InvalidValue, TrialFailed
 from sentune.training import loop
@@ -26,6 +25,7 @@ from sentune.training.loop import train
 from sentune.training.recipes.sentences import SentenceBackward
 from sentune.training.trial import Progress, TrialSpec
 from tests.forked import run_group
+from tests.token_tables import tokenise
 
 MakeTrial = Callable[..., TrialSpec]
 METHODS = ["simcse", "gauss", "gumbel"]

@@ -13,7 +13,6 @@ from torch import distributed as dist
 from sentune.corpora import Kind, read
 from sentune.corpora.batches import SharedSource
 from sentune.corpora.encode import Encoder
-from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
 from sentune.methods import find
 from sentune.training.gradients import densify_gradients
@@ -23,6 +22,7 @@ from sentune.training.settings import split
 from sentune.training.step import Stepper, make_optimizer
 from tests.forked import run_group
 from tests.rounding import rounding
+from tests.token_tables import tokenise
 
 SHARDS = 4
 CASES = [

@@ -19,7 +19,6 @@ from torch import distributed as dist
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.encode import Encoder, WordEncoder
-from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
 from sentune.encoders.words.table import WordTable
 from sentune.encoders.words.whole import load_whole, training_folder
@@ -30,6 +29,7 @@ from sentune.training.recipes import build, recipe_of
 from sentune.training.settings import split
 from sentune.training.trial import TrialSpec
 from tests.forked import run_group
+from tests.token_tables import tokenise
 from tests.training.runs import run, untimed
 
 METHODS: dict[str, dict[str, Any]] = {

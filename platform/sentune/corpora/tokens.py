@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentune.corpora.schema import Corpus
 from sentune.errors import CorpusError, InvalidValue
 from sentune.io.cached_file import CachedFile, stored_manifest, upload
 from sentune.io.folders import checked_folder
@@ -104,17 +102,6 @@ class TokenFolder:
         return pa.concat_tables(pq.read_table(s, columns=[column]) for s in shards).column(column)
 
 
-def tokenise(
-    corpus: Corpus, encoder: TableEncoder, cache: Path | None, *, shard_rows: int = SHARD_ROWS
-) -> TokenTable:
-    """Return the token ids of a corpus in memory, from a folder of a cache where they are there."""
-    batches = corpus.table.to_batches(max_chunksize=shard_rows)
-    with TemporaryDirectory() as scratch:
-        place = cache or Path(scratch)
-        made = tokenise_batches(batches, corpus.fingerprint, encoder, place, shard_rows=shard_rows)
-        return made.load()
-
-
 def tokenise_batches(
     batches: Iterable[pa.RecordBatch],
     fingerprint: str,
@@ -163,23 +150,17 @@ def tokenise_batches(
     return TokenFolder(folder, columns, shards, key, meta["nbytes"], meta["files"], stored)
 
 
-def unigram_counts(
-    tokens: TokenFolder | TokenTable, column: str, size: int
-) -> npt.NDArray[np.int64]:
-    """[size] how often each id occurs in a column; a folder is read shard by shard.
+def unigram_counts(tokens: TokenFolder, column: str, size: int) -> npt.NDArray[np.int64]:
+    """[size] how often each id occurs in a column of a folder, which is read shard by shard.
 
     Raises:
         InvalidValue: there is no such column, or an id is not below ``size``.
     """
     if column not in tokens.columns:
         raise InvalidValue("column", column, f"use one of {', '.join(tokens.columns)}")
-    if isinstance(tokens, TokenTable):
-        parts: Iterable[Ragged] = [tokens.columns[column]]
-    else:
-        shards = map(tokens.shard, range(len(tokens.shards)))
-        parts = (ragged(pq.read_table(shard, columns=[column]).column(column)) for shard in shards)
     counts = np.zeros(size, dtype=np.int64)
-    for part in parts:
+    for shard in map(tokens.shard, range(len(tokens.shards))):
+        part = ragged(pq.read_table(shard, columns=[column]).column(column))
         found = np.bincount(part.ids, minlength=size)
         if len(found) > size:
             raise InvalidValue("size", size, f"the corpus has the id {len(found) - 1}")
