@@ -21,7 +21,6 @@ from sentune.embedder.embedder import Embedder, device_of
 from sentune.embedder.encode import listed
 from sentune.embedder.pretrained import PREFIXES, PointEmbedder, load_pretrained
 from sentune.embedder.references import StoredReferences
-from sentune.encoders.words.vectors import is_word_table
 from sentune.errors import InvalidValue, first_line
 from sentune.io.folders import found_again
 from sentune.io.object_store import asked, files_at, on_this_machine
@@ -35,14 +34,11 @@ from sentune.training.closed_form_model import load_closed_form
 from sentune.training.model import (
     CARD_FILE,
     MANIFEST,
-    READOUTS_FILE,
-    SETTINGS_FILE,
     LoadedModel,
     check_model,
     load_method,
     read_settings,
 )
-from sentune.training.recipes.invertible import WORDS
 from sentune.training.settings import TrainingSettings
 
 
@@ -144,11 +140,9 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
     card = folder / CARD_FILE
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
     try:
-        name = str(read_settings(folder)["method"]) if (folder / SETTINGS_FILE).is_file() else ""
-        if name in CLOSED_FORM:
+        if read_settings(folder)["method"] in CLOSED_FORM:
             return _on_words(load_closed_form(folder), text)
-        on_words = any(is_word_table(folder / part) for part in ("", WORDS))
-        model = _load_trained(folder, on_words=on_words)
+        model = load_method(folder)
     except (SafetensorError, JSONDecodeError, UnicodeDecodeError, OSError) as error:
         fix = f"a file of it cannot be read: {first_line(error)}"
         raise InvalidValue("model", str(folder), fix) from error
@@ -180,23 +174,6 @@ def _on_words(loaded: LoadedModel, card: str) -> PointEmbedder:
 
 def _fitted_rows(method: Any, value: int, sentences: list[str], _: int) -> Tensor:
     return torch.from_numpy(method.embed(sentences, value))
-
-
-def _load_trained(folder: Path, *, on_words: bool) -> LoadedModel:
-    """Return the model of a method that was trained by gradient, ``on_words`` or with a tokenizer.
-
-    Raises:
-        InvalidValue: what is missing; absent weights must never become random ones.
-    """
-    needed = [READOUTS_FILE]
-    if not on_words:
-        needed = [SETTINGS_FILE, READOUTS_FILE, "config.json", "tokenizer_config.json"]
-    missing = [name for name in needed if not (folder / name).is_file()]
-    if not on_words and not any(folder.glob("model*.safetensors")):
-        missing.append("model.safetensors")
-    if missing:
-        raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
-    return load_method(folder)
 
 
 def folder_of(source: str | Path) -> Path:

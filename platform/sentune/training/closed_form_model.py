@@ -20,12 +20,11 @@ from safetensors.numpy import load_file, save_file
 
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.whole import load_whole, save_whole
-from sentune.errors import InvalidValue
 from sentune.io.folders import whole_folder
 from sentune.methods import find_closed_form
 from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
 from sentune.training.model import READOUTS_FILE, LoadedModel, read_settings, write_description
-from sentune.training.recipes.sentences import write_whole
+from sentune.training.recipes.sentences import require, write_whole
 from sentune.training.settings import refuse_unknown, validated
 
 VECTORS = "vectors"
@@ -103,10 +102,7 @@ def load_closed_form(folder: Path) -> LoadedModel:
         InvalidValue: it is no model folder of a method on word vectors.
     """
     settings = read_settings(folder)["settings"]
-    needed = (READOUTS_FILE, FIT_FILE, DETAILS_FILE, WORDS)
-    missing = [name for name in needed if not (folder / name).exists()]
-    if missing:
-        raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
+    require(folder, FIT_FILE, DETAILS_FILE, WORDS)
     readouts = _renamed(json.loads((folder / READOUTS_FILE).read_text(encoding="utf-8")))
     method = load_fit(folder, load_whole(folder / WORDS))
     return LoadedModel(method, None, settings, readouts)

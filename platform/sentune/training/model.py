@@ -26,6 +26,7 @@ from sentune.methods.closed_form import ClosedForm
 from sentune.training.checkpoint_storage import PROGRESS_FILE
 from sentune.training.model_card import model_card
 from sentune.training.recipes import build, recipe_of
+from sentune.training.recipes.sentences import require
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.state import load_weights
 from sentune.user_code import check_named
@@ -186,10 +187,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
     Raises:
         InvalidValue: it is no model folder, or one of a newer version.
     """
-    file = folder / SETTINGS_FILE
-    if not file.is_file():
-        raise InvalidValue("model", str(folder), f"name a model folder, with a {SETTINGS_FILE}")
-    described: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    require(folder, SETTINGS_FILE, READOUTS_FILE)
+    described: dict[str, Any] = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
     if described.get("format") != FORMAT:
         fix = f"it has format {described.get('format')}; this version reads format {FORMAT}"
         raise InvalidValue("model", str(folder), fix)

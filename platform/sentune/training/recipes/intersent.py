@@ -29,6 +29,7 @@ from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.base import Backward, Rows, Tasks
 from sentune.training.recipes.sentences import (
+    ENCODER_FILES,
     HEAD_FILE,
     SentenceValidator,
     distinct_rows,
@@ -86,7 +87,7 @@ class IntersentRecipe:
 
     def read(self, make: Callable[..., Intersent], folder: Path) -> Intersent:
         for part in (folder, folder / DECODER):
-            require(part, "model*.safetensors")
+            require(part, *ENCODER_FILES)
         method = make(load(str(folder)), load_decoder(str(folder / DECODER)))
         load_head(method, folder / HEAD_FILE, STORED_APART)
         return method

@@ -40,6 +40,7 @@ from sentune.training.settings import TrainingSettings, check_length
 from sentune.training.trial import TrialSpec
 
 HEAD_FILE = "head.safetensors"
+ENCODER_FILES = ("config.json", "tokenizer_config.json", "model*.safetensors")
 WHOLE = "sentune.sentence_transformers.EmbedderModule"
 """Class by which sentence-transformers loads a folder whose encoder is not all of the model."""
 LAYOUT = "6.2.0"
@@ -89,7 +90,7 @@ class Sentences:
 
     def read(self, make: Callable[..., SentenceMethod], folder: Path) -> SentenceMethod:
         if not is_word_table(folder):
-            require(folder, "model*.safetensors")
+            require(folder, *ENCODER_FILES)
         method = make(load(str(folder)))
         for name in method.loss_modules:
             delattr(method, name)
@@ -168,11 +169,11 @@ def load_head(method: nn.Module, file: Path, apart: tuple[str, ...] = (ENCODER_P
     method.load_state_dict(found, strict=False)
 
 
-def require(folder: Path, pattern: str) -> None:
-    """Raise ``InvalidValue`` where a model folder has no such file."""
-    if not any(file.is_file() for file in folder.glob(pattern)):
-        fix = f"it is no model, without {pattern.replace('*', '')}"
-        raise InvalidValue("model", str(folder), fix)
+def require(folder: Path, *patterns: str) -> None:
+    """Raise ``InvalidValue`` where a model folder lacks a file or a folder of these names."""
+    missing = [name.replace("*", "") for name in patterns if not any(folder.glob(name))]
+    if missing:
+        raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
 
 
 def write_modules(folder: Path, width: int, pooling: Pooling) -> None:
