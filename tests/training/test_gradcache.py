@@ -87,6 +87,24 @@ def test_all_but_the_last_backward_run_without_averaging():
     assert seen == [True, True, False]
 
 
+def test_parameters_of_the_loss_wait_for_the_last_micro_batch():
+    model, scale = network().eval(), nn.Parameter(torch.ones((), dtype=torch.float64))
+    inputs = torch.randn(3 * ROWS, 6, dtype=torch.float64).split(12)
+    seen: list[str] = []
+    scale.register_hook(lambda _: seen.append("scale"))
+
+    def embed(x: torch.Tensor) -> torch.Tensor:
+        seen.extend(["embed"] * torch.is_grad_enabled())
+        return model(x)
+
+    cached_backward(embed, inputs, lambda rows: loss(rows) * scale)
+    assert seen == ["embed", "embed", "embed", "scale"]
+    found, plain = gradients(model), network().eval()
+    assert scale.grad == loss(torch.cat([plain(x) for x in inputs]))
+    cached_backward(plain, inputs, loss)
+    assert torch.equal(found, gradients(plain))
+
+
 def test_random_state_is_replayed():
     state = RandomState.capture()
     first = torch.rand(4)

@@ -70,12 +70,13 @@ def cached_backward(
     loss: Callable[[Tensor], Tensor],
     *,
     no_sync: Callable[[], AbstractContextManager[Any]] = nullcontext,
-    learns: bool = False,
 ) -> Tensor:
     """Add the gradient of ``loss(cat(embed(x) for x in inputs))`` to the parameters' ``.grad``.
 
     Dropout draws the same masks both times, since each micro-batch's random state is replayed;
-    afterwards the generators stand where a plain backward would have left them.
+    afterwards the generators stand where a plain backward would have left them. The gradient of
+    parameters that the loss has of its own is taken together with the last micro-batch's, as a
+    data-parallel module averages gradients then.
 
     Args:
         embed: one micro-batch -> [n, D].
@@ -83,8 +84,6 @@ def cached_backward(
         loss: [B, D] -> scalar, called once; one without gradient has run its own backward pass.
         no_sync: makes a context in which a data-parallel module does not average gradients (DDP's
             ``no_sync``); entered for all micro-batches but the last.
-        learns: whether ``loss`` has parameters of its own: their gradient is taken together with
-            the last micro-batch's, as the data-parallel module averages gradients then.
 
     Returns:
         The loss, detached.
@@ -96,6 +95,7 @@ def cached_backward(
             embeddings.append(embed(micro_batch))
     leaf = torch.cat(embeddings).requires_grad_()
     value = loss(leaf)
+    learns = _has_others(value, leaf)
     if value.requires_grad:
         torch.autograd.backward(value, inputs=[leaf] if learns else None, retain_graph=learns)
     gradient, leaf.grad = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad, None
@@ -109,3 +109,16 @@ def cached_backward(
             torch.autograd.backward([embed(micro_batch), *own], [part, *map(torch.ones_like, own)])
     after.restore()
     return value.detach()
+
+
+def _has_others(value: Tensor, leaf: Tensor) -> bool:
+    """Return whether a value has a gradient with respect to another leaf, too."""
+    nodes, seen = [value.grad_fn], set[Any]()
+    while nodes:
+        node = nodes.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            if getattr(node, "variable", leaf) is not leaf:
+                return True
+            nodes += [before for before, _ in node.next_functions]
+    return False

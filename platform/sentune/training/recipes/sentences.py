@@ -296,8 +296,7 @@ class SentenceBackward:
         micro = self._settings.micro_batch
         if micro is not None and micro < self._group.sizes(total)[0]:  # all workers do the same
             no_sync = getattr(self._parallel, "no_sync", nullcontext)
-            learns = bool(self.method.loss_modules)
-            value = cached_backward(self._embed, parts, loss, no_sync=no_sync, learns=learns)
+            value = cached_backward(self._embed, parts, loss, no_sync=no_sync)
         else:
             value = loss(torch.cat([self._embed(part) for part in parts]))
             torch.autograd.backward(value)
