@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import reload
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -39,7 +40,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(user_code, "_SHIPPED", {})
-    user_code.find.cache_clear()
     sys.modules.pop("caps", None)
     return tmp_path
 
@@ -84,6 +84,16 @@ def test_what_is_no_method_is_refused() -> None:
             refuse("user_0a:Class")
     with pytest.raises(InvalidValue, match="top of a module"):
         user_code.address_of(Nothing)
+
+
+def test_a_module_that_is_loaded_anew_gives_its_new_class(folder: Path) -> None:
+    import caps  # type: ignore[import-not-found]
+
+    first = user_code.find("caps:CapCSE")
+    (folder / "caps.py").write_text(BLOCKS[0].replace('title = "CapCSE"', 'title = "New"'))
+    assert user_code.find("caps:CapCSE") is first
+    second = reload(caps).CapCSE
+    assert user_code.find("caps:CapCSE") is second is not first
 
 
 class Notebook(ModuleType):
@@ -131,6 +141,12 @@ def test_a_variable_named_as_one_within_the_class_is_not_written(notebook: Noteb
         "size = 1", "factor = 2", "OFFSET = 3"
     ]  # fmt: skip
     assert notebook.run("rows = total = row = other = width = self = object()\n") == first
+
+
+def test_a_class_that_reads_the_name_of_its_module_has_that_of_its_file(notebook: Notebook) -> None:
+    notebook.run("import logging\nclass Cell:\n    log = logging.getLogger(__name__)\n")
+    address = user_code.address_of(notebook.Cell)
+    assert user_code.find(address).__module__ == address.partition(":")[0]
 
 
 def test_a_class_beside_the_command_is_tuned_over_its_own_space(

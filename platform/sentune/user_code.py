@@ -15,7 +15,6 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from importlib import import_module, metadata
 from inspect import unwrap
 from pathlib import Path
@@ -46,7 +45,6 @@ def address_of(kind: type[Any]) -> str:
     return f"{module}:{kind.__name__}"
 
 
-@cache
 def find(address: str, option: str = "class") -> type[Any]:
     """Return the class of an address; its module is sent to workers from now on.
 
@@ -161,7 +159,8 @@ def _collect(name: str, scope: Mapping[str, Any], parts: dict[str, str]) -> None
     elif own:
         node, text = _source(name, value)
         parts[name] = ""  # it may use itself
-        known = scope.keys() & {*_globals(compile(text, name, "exec", dont_inherit=True))}
+        read = {*_globals(compile(text, name, "exec", dont_inherit=True))}
+        known = scope.keys() & read - {"__name__"}  # which the file has of its own
         for used in ast.walk(node):
             if isinstance(used, ast.Name) and used.id in known and used.id not in parts:
                 _collect(used.id, scope, parts)

@@ -48,7 +48,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "others.py").write_text(OTHERS)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(user_code, "_SHIPPED", {})
-    user_code.find.cache_clear()
     yield tmp_path
     for module in ("mutation", "others"):
         sys.modules.pop(module, None)
