@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pydantic import BaseModel
 from typer.testing import CliRunner
 
 import sentune
@@ -24,6 +25,7 @@ from sentune.corpora.formats import read
 from sentune.corpora.formats.registry import FORMATS
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
+from sentune.methods.simcse import Simcse
 from tests.reader_files import SMALL_CORPORA
 
 ROOT = Path(__file__).parents[1]
@@ -94,6 +96,24 @@ def test_a_module_that_is_loaded_anew_gives_its_new_class(folder: Path) -> None:
     assert user_code.find("caps:CapCSE") is first
     second = reload(caps).CapCSE
     assert user_code.find("caps:CapCSE") is second is not first
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"settings_type": dict}, r"settings_type of Wrong: .*derived from sentune.MethodSettings"),
+        ({"settings_type": BaseModel}, "settings_type of Wrong: .*sentune.MethodSettings"),
+        ({"kind": "triplet"}, "kind of Wrong: 'triplet'.*choose one of triplets, sentence-pairs"),
+        ({"kind": "scored-pairs"}, "kind of Wrong: 'scored-pairs'.*choose one of triplets"),
+    ],
+)
+def test_wrong_attributes_of_a_method_are_refused_where_it_is_defined(
+    own: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        sentune.method(type("Wrong", (Simcse,), own))
+    named: Any = sentune.method(type("Named", (Simcse,), {"kind": "labelled-pairs"}))
+    assert named.kind is Kind.LABELLED_PAIRS
 
 
 class Notebook(ModuleType):

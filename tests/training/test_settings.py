@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from sentune.errors import InvalidValue
 from sentune.methods import REGISTRY, Gausscse, Gumbelcse
+from sentune.methods.gumbelcse import GumbelcseSettings
 from sentune.training.settings import (
     TrainingSettings,
     learning_rate_factor,
@@ -44,6 +45,15 @@ def test_what_cannot_be_used_is_named(settings: dict[str, object], field: str, f
 def test_a_setting_of_one_method_is_unknown_to_another() -> None:
     with pytest.raises(InvalidValue, match="settings of GaussCSE are"):
         split({"intersection_temperature": 0.1}, Gausscse)
+
+
+def test_a_setting_of_the_training_is_none_of_a_method() -> None:
+    class Own(Gumbelcse):
+        class settings_type(GumbelcseSettings):  # noqa: N801
+            learning_rate: float = 1e-3
+
+    with pytest.raises(InvalidValue, match=r"settings_type of Own: 'learning_rate'.*defaults"):
+        split({}, Own)
 
 
 def test_every_setting_is_described_and_no_name_stands_twice() -> None:

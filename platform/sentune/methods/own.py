@@ -6,8 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from sentune import user_code
+from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
-from sentune.methods.base import SentenceMethod
+from sentune.methods.base import SentenceMethod, Settings
+
+TRAINED_ON = (
+    Kind.TRIPLETS, Kind.SENTENCE_PAIRS, Kind.LABELLED_PAIRS, Kind.ADJACENT_SENTENCES,
+    Kind.SENTENCES,
+)  # fmt: skip
+"""Kinds of corpora that methods of sentences train on."""
 
 
 def find_own(name: str, known: Iterable[str]) -> type[SentenceMethod]:
@@ -35,4 +42,12 @@ def checked(kind: type[Any]) -> type[SentenceMethod]:
     missing = [name for name in ("title", "settings_type") if not hasattr(kind, name)]
     if missing := [*missing, *sorted(kind.__abstractmethods__)]:
         raise InvalidValue("method", kind.__qualname__, f"define {', '.join(missing)} in it")
+    own = kind.settings_type
+    if not (isinstance(own, type) and issubclass(own, Settings) and "pooling" in own.model_fields):
+        fix = "give a class derived from sentune.MethodSettings"
+        raise InvalidValue(f"settings_type of {kind.__qualname__}", own, fix)
+    if kind.kind not in TRAINED_ON:
+        fix = f"choose one of {', '.join(TRAINED_ON)}"
+        raise InvalidValue(f"kind of {kind.__qualname__}", kind.kind, fix)
+    kind.kind = Kind(kind.kind)
     return kind

@@ -53,6 +53,9 @@ def split(
     """
     own, general = method.settings_type.model_fields, TrainingSettings.model_fields
     refuse_unknown(settings, {*own, *general}, method.title)
+    if both := own.keys() & general.keys():
+        fix = "it is one of the training's; name another default of it in training_defaults"
+        raise InvalidValue(f"settings_type of {method.__name__}", min(both), fix)
     training = {**method.training_defaults, **settings}
     return (
         validated(method.settings_type, {k: v for k, v in settings.items() if k in own}),
