@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sentune import Embedder
-from sentune.encoders import Tokenizer, length_sorted_chunks, load_tokenizer
+from sentune.encoders import TextEncoder, Tokenizer, length_sorted_chunks, load_tokenizer
 from sentune.errors import InvalidValue
 from sentune.methods import SentenceMethod, find
+from sentune.methods.base import MethodSettings
+from sentune.methods.simcse import Simcse
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.loop import train
@@ -89,6 +92,38 @@ def test_the_encoder_alone_loads_in_transformers(encoder: str, tmp_path: Path) -
     theirs = AutoModel.from_pretrained(tmp_path / "model").state_dict()
     ours = made.encoder.model.state_dict()
     assert all(torch.equal(theirs[name], ours[name]) for name in ours)
+
+
+class OwnSettings(MethodSettings):
+    words: Path = Path("words.txt")
+
+
+class Own(Simcse):
+    """Tied layers, and a temperature that is learned."""
+
+    name: ClassVar[str] = f"{__name__}:Own"
+    settings_type: ClassVar[type[MethodSettings]] = OwnSettings
+    loss_modules: ClassVar[tuple[str, ...]] = ("log_temperature",)
+
+    def __init__(self, encoder: TextEncoder, settings: Any) -> None:
+        super().__init__(encoder, settings)
+        self.one, self.other = (nn.Linear(encoder.width, 3) for _ in range(2))
+        self.other.weight = self.one.weight
+        self.log_temperature = nn.Parameter(torch.zeros(()))
+
+    def head(self, vectors: Tensor) -> Tensor:
+        found: Tensor = self.one(vectors) * self.other(vectors)
+        return found
+
+
+def test_tied_weights_paths_and_parameters_of_the_loss_come_back(
+    encoder: str, tmp_path: Path
+) -> None:
+    made = saved(Own.name, encoder, tmp_path / "model", words="other.txt")
+    loaded, tokenizer, settings, _ = load_method(tmp_path / "model")
+    assert torch.equal(embed(loaded, tokenizer), embed(made, load_tokenizer(encoder)))
+    assert settings["words"] == Path("other.txt")
+    assert not hasattr(loaded, "log_temperature")
 
 
 def test_folder_holds_no_pickle_and_a_card(encoder: str, tmp_path: Path) -> None:

@@ -72,7 +72,8 @@ def save_model(
     with whole_folder(folder) as beside:
         stored = copy.deepcopy(method).float().cpu()  # also what was trained in float64
         recipe_of(method).write(stored, source, beside, training)
-        settings = {**training.model_dump(), **method.settings.model_dump()}
+        own = method.settings.model_dump(mode="json")  # a path or an enum may be among them
+        settings = {**training.model_dump(), **own}
         write_description(beside, method, settings, readouts, card, source)
 
 

@@ -150,8 +150,8 @@ def _apart(method: SentenceMethod) -> tuple[str, ...]:
 
 def head_state(method: nn.Module, apart: tuple[str, ...] = (ENCODER_PREFIX,)) -> dict[str, Tensor]:
     """Return the weights whose names have none of the prefixes ``apart``, stored elsewhere."""
-    state = method.state_dict()
-    return {k: v.contiguous() for k, v in state.items() if not k.startswith(apart)}
+    kept = {k: v for k, v in method.state_dict().items() if not f"{k}.".startswith(apart)}
+    return {k: v.clone(memory_format=torch.contiguous_format) for k, v in kept.items()}
 
 
 def load_head(method: nn.Module, file: Path, apart: tuple[str, ...] = (ENCODER_PREFIX,)) -> None:
