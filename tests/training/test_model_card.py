@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,12 @@ def test_the_hub_reads_base_model_data_sets_licence_and_metrics(tmp_path: Path) 
     assert second.metric_type == "auc"
     assert "trust_remote_code=True" in card.text
     assert "/home/ann" not in str(card)
+
+
+def test_the_line_for_mlflow_gives_rows_with_the_columns_of_the_signature(tmp_path: Path) -> None:
+    (given,) = re.findall(r"\.predict\((.*)\)", card_of(tmp_path).text)
+    rows = ast.literal_eval(given)
+    assert [row.keys() for row in rows] == [{"sentence"}]
 
 
 @pytest.mark.parametrize("task", ["trec", "my_tasks:Match"])
