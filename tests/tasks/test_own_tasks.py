@@ -18,7 +18,7 @@ from sentune import api, user_code
 from sentune.cli.evaluate import _corpora as named_on_the_command_line
 from sentune.code import runtime_env
 from sentune.corpora.schema import Kind
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, TrialFailed
 from sentune.job.families import make_job
 from sentune.job.options import JobOptions
 from sentune.study.space import SearchSpace, Uniform
@@ -41,7 +41,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(user_code, "_SHIPPED", {})
     monkeypatch.setattr(own, "OWN", {})
-    user_code.find.cache_clear()
     yield tmp_path
     sys.modules.pop("match_task", None)
 
@@ -149,6 +148,43 @@ def test_one_configuration_is_selected_by_it(folder: Path) -> None:
     assert list(found.index) == ["match/accuracy"]
     assert found.loc["match/accuracy", "value"] > 1 / 60
     assert "match/accuracy" in model.card
+
+
+NUMBER = """
+import numpy, torch, sentune
+from sentune.tasks import Result
+
+@sentune.task("own", kind="labelled-pairs")
+class Own:
+    def __init__(self, corpus, name):
+        self.name = name
+
+    def sentences(self):
+        return []
+
+    def evaluate(self, embeddings, geometry, readouts=None):
+        return Result(metrics={{"own/x": {number}}}, readouts={{"own/limit": {number}}})
+"""
+
+
+def fitted(folder: Path, number: str) -> sentune.Embedder:
+    """Fit a model that is selected by a task whose metric is a number."""
+    sys.modules.pop("own_number", None)
+    (folder / "own_number.py").write_text(NUMBER.format(number=number))
+    return sentune.fit(
+        "simcse", "builtin:nli?size=64", dev=f"own_number:Own={DEV}", set={"batch_size": 16},
+        objective="own/x", max_examples=16, encoder=TINY, out=folder / "run",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("number", ["torch.tensor(0.5)", "numpy.float32(0.5)"])
+def test_numbers_of_torch_and_numpy_are_metrics_and_readouts(folder: Path, number: str) -> None:
+    assert fitted(folder, number).readouts == {"own/limit": 0.5}
+
+
+def test_one_configuration_is_not_selected_by_what_is_no_number(folder: Path) -> None:
+    with pytest.raises(TrialFailed, match="own/x is nan at 16 examples"):
+        fitted(folder, "float('nan')")
 
 
 def test_a_study_has_its_code_in_its_identity_and_sends_it_to_workers(folder: Path) -> None:

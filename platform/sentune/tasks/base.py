@@ -157,10 +157,13 @@ def evaluate(
             if isinstance(task, ModelTask):
                 found = task.run(model, readouts)
             else:
-                chosen = torch.tensor([row[s] for s in needs[task.name]], device=embeddings.device)
+                places = [row[s] for s in needs[task.name]]
+                chosen = torch.tensor(places, dtype=torch.long, device=embeddings.device)
                 found = task.evaluate(embeddings[chosen], geometry, readouts)
             if not isinstance(found, Result):
                 raise InvalidValue(f"task {task.name}", found, "let it return sentune.tasks.Result")
+            for values in (found.metrics, found.readouts):  # numbers of torch and numpy, too
+                values.update({n: v.item() for n, v in values.items() if hasattr(v, "item")})
             result.update(found)
     return result
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import pickle
 import tempfile
@@ -26,7 +27,7 @@ from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import Kind
 from sentune.corpora.tokens import META
 from sentune.credentials import without_credentials
-from sentune.errors import InvalidValue, SentuneError
+from sentune.errors import InvalidValue, SentuneError, TrialFailed
 from sentune.io.folders import read_manifest, whole_folder
 from sentune.methods import CLOSED_FORM, ClosedForm, GradientMethod, find, find_closed_form
 from sentune.methods.base import Settings
@@ -305,6 +306,9 @@ def _follow(trial: _Trial, group: Group, say: Say) -> None:
                 found = ", ".join(sorted(metrics))
                 raise InvalidValue("--objective", spec.objective, f"there are {found}")
             value = metrics[spec.objective]
+            if not math.isfinite(value):
+                at = f"{progress.examples:,} examples"
+                raise TrialFailed(f"{spec.objective} is {value} at {at}")
             store.save(progress, -value if spec.mode == "min" else value)
             for note in dict.fromkeys((*progress.notes, *store.notes)):
                 if note not in told:
