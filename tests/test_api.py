@@ -31,7 +31,7 @@ from sentune.job.command import FAILED, Ended
 from sentune.job.options import StudyOptions, parse
 from sentune.report.rules import RuleVerdict
 from sentune.report.view import View
-from sentune.study.space import SearchSpace
+from sentune.study.space import Choice, SearchSpace
 from sentune.tasks import Result
 
 sys.path.insert(0, str(Path(__file__).parent / "study"))
@@ -203,6 +203,9 @@ def test_wrong_arguments_are_refused_before_anything_starts(tmp_path: Path) -> N
         sentune.tune("gumbel", trials=0, storage=str(tmp_path))
     with pytest.raises(InvalidValue, match="learning_rate"):
         sentune.tune("gumbel", set={"learning_rate": "fast"}, storage=str(tmp_path))
+    unknown = SearchSpace(objective="rte/auc", settings={"dimenson": Choice(8, 16)})
+    with pytest.raises(InvalidValue, match=r"dimenson: .*settings of GumbelCSE are .*dimension"):
+        sentune.tune("gumbel", space=unknown, storage=str(tmp_path))
     with pytest.raises(InvalidValue, match=r"tasks: \{\}"):
         sentune.evaluate("model", {})
     with pytest.raises(InvalidValue, match=r"prior: 'both=0.3'.*give dev too"):

@@ -218,6 +218,8 @@ def test_a_format_reads_rows_and_leaves_bad_ones_out(tmp_path: Path) -> None:
         sentune.format("snli", "labelled-pairs")
     with pytest.raises(InvalidValue, match=r"no-kind.*triplets"):
         sentune.format("little", "no-kind")
+    with pytest.raises(InvalidValue, match=r"'my:rows'.*letters"):
+        sentune.format("my:rows", "labelled-pairs")
 
 
 @pytest.mark.parametrize("rows", [[("a", "b", "neutral")], pd.DataFrame({"premise": ["a"]})])

@@ -114,6 +114,7 @@ def test_a_setting_without_meaning_is_refused():
         ({"layers": {"decoder": ("couplign",)}}, "couplign"),
         ({"layers": {"rate": (0.1,)}}, "rate"),
         ({"gate": {"decoder": ("coupling",)}}, "gate"),
+        ({"layers": {"decoder": "coupling"}}, r"layers: .*as in \('coupling',\)"),
         ({"decoder": {"decoder": ("coupling",)}}, "decoder"),
         ({"decoder": {"mixing": ("gated",)}, "mixing": {"decoder": ("linear",)}}, "circle"),
     ],

@@ -295,6 +295,12 @@ dimensions = st.one_of(
 )
 
 
+def test_whole_numbers_written_as_floats_are_whole_and_others_are_refused() -> None:
+    assert Integer(1e2, 1e3, log=True) == Integer(100, 1000, log=True)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"1\.5\.\.3: give whole numbers"):
+        Integer(1.5, 3)  # type: ignore[arg-type]
+
+
 def test_numbers_of_numpy_are_those_of_python() -> None:
     space = (Choice(np.int64(32), np.float64(0.5)), Uniform(np.float32(0.5), np.float64(1)))
     assert space == (Choice(32, 0.5), Uniform(0.5, 1.0))

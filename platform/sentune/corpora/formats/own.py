@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -37,6 +38,8 @@ def format(
     """
     if name in FORMATS and name not in OWN:
         raise InvalidValue("format", name, f"choose another name; taken: {', '.join(FORMATS)}")
+    if not re.fullmatch(r"[\w-]+", name):
+        raise InvalidValue("format", name, "name it with letters, digits, '_' and '-'")
     if kind not in list(Kind):
         raise InvalidValue("kind", kind, f"choose one of {', '.join(Kind)}")
 

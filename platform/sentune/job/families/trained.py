@@ -42,7 +42,7 @@ from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import recipe_of
 from sentune.training.recipes.intersent import ENCODER
-from sentune.training.settings import TrainingSettings, split
+from sentune.training.settings import TrainingSettings, refuse_unknown, split
 from sentune.training.trial import Opens, Program, TrialSpec
 
 PROBED_ROWS = 20_000
@@ -74,6 +74,7 @@ class TrainedFamily(JobFamily):
             value: Value = getattr(own if name in type(own).model_fields else training, name)
             return value
 
+        refuse_unknown(_without_weights(space.settings), known, method.title)
         left = space.narrow(options.narrowing, known, method.readouts, typed)
         split(_without_weights(left.fixed), method)
         if "max_length" in left.settings:

@@ -151,6 +151,10 @@ class Integer(_Range):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if int(self.low) != self.low or int(self.high) != self.high:
+            raise ValueError(f"{self.low}..{self.high}: give whole numbers")
+        object.__setattr__(self, "low", int(self.low))
+        object.__setattr__(self, "high", int(self.high))
         if self.step < 1 or (self.log and self.step != 1):
             raise ValueError(f"step {self.step}: give a positive one, 1 where log is set")
 
@@ -281,6 +285,9 @@ def check_conditions(
     """
     for name, asked in conditions.items():
         for other, values in asked.items():
+            if not isinstance(values, tuple | list):
+                fix = f"give the values of {other} in a tuple, as in ({values!r},)"
+                raise InvalidValue(name, {other: values}, fix)
             dimension = settings.get(other)
             known = dimension.values if isinstance(dimension, Choice) and other != name else ()
             if name not in settings or not (other in fixed or set(values) <= set(known)):
