@@ -116,6 +116,15 @@ def test_wrong_attributes_of_a_method_are_refused_where_it_is_defined(
     assert named.kind is Kind.LABELLED_PAIRS
 
 
+def test_what_a_module_imports_from_beside_it_is_sent_to_workers_too(folder: Path) -> None:
+    (folder / "beside.py").write_text("WIDTH = 3\n")
+    (folder / "unused.py").write_text("")
+    (folder / "with_helper.py").write_text(f"from beside import WIDTH\n{BLOCKS[0]}")
+    user_code.find("with_helper:CapCSE")
+    sent = [Path(place).name for place in runtime_env()["py_modules"]]
+    assert sent == ["sentune", "with_helper.py", "beside.py"]
+
+
 class Notebook(ModuleType):
     """``__main__`` of a notebook whose cells are files named by their content, as ipykernel's."""
 

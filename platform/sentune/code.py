@@ -183,6 +183,10 @@ def runtime_env() -> dict[str, Any]:
     """
     own = shipped()
     places = dict.fromkeys(str(path) for path in own.values())
+    for module, path in own.items():
+        if path.is_file():  # with what it imports from beside it
+            tops = {name.partition("/")[0] for name in result_code([module])} - {PACKAGE.name}
+            places |= dict.fromkeys(str(path.parent / top) for top in sorted(tops))
     return {
         "py_modules": [str(PACKAGE), *places],
         "excludes": ["**/__pycache__", "*.pyc"],
