@@ -255,7 +255,7 @@ def evaluate(
     if prior and not dev:
         raise InvalidValue("prior", prior, "give dev too, whose pairs it weights")
     embedder = model if isinstance(model, Embedder) else Embedder.load(model)
-    own = {}  # what only models of invertible decoders take
+    own: dict[str, Any] = {}  # what only models of invertible decoders take
     if component_from != "corpus":
         if embedder.name != "invertible":
             fix = f"{embedder.name} has no component of its own to remove; leave it out"

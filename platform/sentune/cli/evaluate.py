@@ -100,7 +100,7 @@ def evaluate(
     if dev and embedder.name in CLOSED_FORM:
         fix = f"{embedder.name} has its readout from tuning; leave it out"
         raise InvalidValue("--dev", " ".join(dev), fix)
-    own = {}  # what only models of invertible decoders take
+    own: dict[str, Any] = {}  # what only models of invertible decoders take
     if embedder.name == "invertible":
         own = {"component_from": component_from}
     elif component_from != "corpus":

@@ -64,9 +64,9 @@ class Baselines:
             for metric in METRICS if task in self.scored else ():
                 own, rule = f"{task}/{metric}", f"{task}/word_average_{metric}"
                 both = np.stack([similarities, self.scored[task][0]])
-                draws = bootstraps(both, scores, metric)
+                ours, words = bootstraps(both, scores, metric)
                 difference = model.metrics[own] - self.values[rule]
-                paired = PairedTest.of_bootstraps(difference, *draws, items=len(scores))
+                paired = PairedTest.of_bootstraps(difference, ours, words, len(scores))
                 found[own] = {rule: asdict(paired)}
         return found
 

@@ -161,9 +161,10 @@ def _judge(
         folder = Path(scratch, MODEL)
         job.export(best_run(summary), checkpoint, folder, {})
         result = measured(job, folder, test)
-    for task, pairs in result.scored.items():
-        errors = {f"{task}/{name}{ERROR}": standard_error(*pairs, name) for name in METRICS}
-        result.metrics |= errors
+    for task, (similarities, scores) in result.scored.items():
+        for name in METRICS:
+            error = standard_error(similarities, scores, name)
+            result.metrics[f"{task}/{name}{ERROR}"] = error
     rules = baselines_of(job, test)
     able = {name.partition("/")[0] for name in result.metrics}  # a point has no direction
     found = {name: v for name, v in rules.values.items() if name.partition("/")[0] in able}

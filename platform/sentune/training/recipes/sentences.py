@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
@@ -149,9 +150,14 @@ def _apart(method: SentenceMethod) -> tuple[str, ...]:
 
 
 def head_state(method: nn.Module, apart: tuple[str, ...] = (ENCODER_PREFIX,)) -> dict[str, Tensor]:
-    """Return the weights whose names have none of the prefixes ``apart``, stored elsewhere."""
+    """Return the weights whose names have none of the prefixes ``apart``, stored elsewhere.
+
+    Those of tied layers are copies: safetensors writes no tensor twice.
+    """
     kept = {k: v for k, v in method.state_dict().items() if not f"{k}.".startswith(apart)}
-    return {k: v.clone(memory_format=torch.contiguous_format) for k, v in kept.items()}
+    uses = Counter(v.untyped_storage().data_ptr() for v in kept.values())
+    tied = {k for k, v in kept.items() if uses[v.untyped_storage().data_ptr()] > 1}
+    return {k: v.clone() if k in tied else v.contiguous() for k, v in kept.items()}
 
 
 def load_head(method: nn.Module, file: Path, apart: tuple[str, ...] = (ENCODER_PREFIX,)) -> None:
