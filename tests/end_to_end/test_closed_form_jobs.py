@@ -101,7 +101,7 @@ def swept(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     storage = tmp_path_factory.mktemp("swept")
     done = run("tune_sif", files, storage, "--trials=6", f"--test=stsb:{files}/test.csv", *FIXED)
     assert "sts/components (read out)" in done.stdout
-    assert "± standard error over pairs" in done.stdout
+    assert "± se over pairs" in done.stdout
     return storage
 
 

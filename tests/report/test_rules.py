@@ -87,7 +87,7 @@ def test_a_correlation_on_test_has_an_error_of_its_own() -> None:
     assert "within its error of 4.0 %: sts/spearman 74.0 % on test" in seen.against_rules.text
     rows = {names: on_test for names, _, on_test, _ in seen.metric_rows}
     assert rows["sts/spearman"] == "74.0 ± 4.0 %"
-    assert seen.test_kind == "shipped model, ± standard error over pairs"
+    assert seen.test_kind == "shipped model, ± se over pairs"
     summary.test.pop("sts/spearman_standard_error")  # of an earlier version
     assert "0.1 % on dev" in str(View(summary=summary).against_rules)
 
@@ -133,7 +133,7 @@ def test_the_error_of_one_seed_is_none_of_seeds(losing: StudySummary) -> None:
     assert View(summary=losing).error_kind == "one run"
     assert "trained again from 1 seed\n" in describe(losing, "models:/s@champion")
     losing.finalists[0].metrics["direction/accuracy_standard_error"] = one
-    assert View(summary=losing).error_kind == "± standard error over pairs"
+    assert View(summary=losing).error_kind == "± se over pairs"
 
 
 def test_equal_accuracies_are_one_row_with_their_rules(losing: StudySummary) -> None:

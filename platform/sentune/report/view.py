@@ -140,7 +140,7 @@ class View:
     def test_kind(self) -> str:
         """What was measured on test, and the kind of its ±, if any."""
         pairs = any(name.endswith(ERROR) for name in self.summary.test)
-        return f"shipped model{', ± standard error over pairs' if pairs else ''}"
+        return f"shipped model{', ± se over pairs' if pairs else ''}"
 
     @property
     def error_kind(self) -> str:
@@ -148,7 +148,7 @@ class View:
         if self.winner is not None and len(self.winner.seeds) > 1:
             return "± sd over seeds"
         pairs = any(name.endswith(ERROR) for name in self.measured)
-        return "± standard error over pairs" if pairs else "one run"
+        return "± se over pairs" if pairs else "one run"
 
     def on_dev(self, metric: str) -> str:
         """A metric of the winner on dev with its error; empty where there is none."""
