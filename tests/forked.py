@@ -6,6 +6,7 @@ A process that is found by its command line or environment is started with ``sub
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import runpy
@@ -28,8 +29,29 @@ _FORKSERVER.set_forkserver_preload([
 
 
 def run_group(work: Callable[..., None], arguments: tuple[Any, ...], workers: int) -> None:
-    """Runs ``work(rank, *arguments)`` in as many processes, to the end of all."""
-    start_processes(work, arguments, nprocs=workers, start_method="forkserver")
+    """Runs ``work(rank, *arguments)`` in as many processes, to the end of all.
+
+    A group of torch that it has joined is left behind it.
+    """
+    start_processes(_member, (work, *arguments), nprocs=workers, start_method="forkserver")
+
+
+def _member(rank: int, work: Callable[..., None], *arguments: Any) -> None:
+    work(rank, *arguments)
+    leave_group()
+
+
+def leave_group() -> None:
+    """Ends the process's group of torch, once nothing holds a gradient reducer any more.
+
+    One that is in a circle of references would be the last to hold the group, and torch may then
+    wait for itself.
+    """
+    import torch.distributed
+
+    gc.collect()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 class Program:

@@ -207,7 +207,6 @@ def _worker(rank: int, spec: TrialSpec, folder: str, workers: int, shards: int) 
     curve = {report.examples: report.metrics for report in reports}
     if rank == 0:
         torch.save(curve, Path(folder, "curve.pt"))
-    distributed.destroy_process_group()
 
 
 @contextmanager

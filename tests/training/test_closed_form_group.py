@@ -98,7 +98,6 @@ def work(rank: int, workers: int, folder: str) -> None:
     (again,) = fit_and_sweep(spec_of("sif", directory), group, words={})
     found["again"] = again.metrics
     torch.save(found, Path(folder, f"{rank}.pt"))
-    dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.long)])

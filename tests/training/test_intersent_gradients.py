@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, multiprocessing
+from torch import Tensor
 from torch import distributed as dist
 from torch.nn import functional as F
 
@@ -15,6 +15,7 @@ from sentune.encoders.tokenizing import pad
 from sentune.methods.intersent import COMPRESSION, FUSION, PAIR_CODES, Intersent
 from sentune.training.group import Group
 from sentune.training.recipes import recipe_of
+from tests.forked import leave_group, run_group
 from tests.methods.intersent_scenes import Columns, build, columns, folder, part
 from tests.rounding import rounding
 
@@ -132,7 +133,7 @@ def work(rank: int, place: str, source: str) -> None:
         group = Group.from_torch_distributed()
         found = [case_gradient(case, group, source) for case in CASES]
         torch.save(found, Path(place) / f"{world_size}-{rank}.pt")
-        dist.destroy_process_group()
+        leave_group()
 
 
 @pytest.fixture(scope="module")
@@ -144,12 +145,9 @@ def alone() -> list[tuple[Tensor, Tensor]]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
-    """Where real processes left what they found; they share one import of the package (10 s)."""
+    """Where real processes left what they found."""
     place = tmp_path_factory.mktemp("intersent")
-    modules = ["sentune.training.recipes", "sentune.corpora", "transformers.models.auto"]
-    multiprocessing.get_context("forkserver").set_forkserver_preload(modules)
-    arguments = (str(place), folder(ENCODER, DECODER))
-    multiprocessing.start_processes(work, arguments, nprocs=4, start_method="forkserver")
+    run_group(work, (str(place), folder(ENCODER, DECODER)), 4)
     return place
 
 

@@ -16,7 +16,7 @@ from sentune.training.group import Group
 from sentune.training.recipes.invertible import InvertibleBackward, Negatives
 from sentune.training.settings import Schedule, TrainingSettings, learning_rate_factor
 from sentune.training.step import Stepper, make_optimizer
-from tests.forked import run_group
+from tests.forked import leave_group, run_group
 from tests.methods.invertible_scenes import model, sentences
 
 CPU = torch.device("cpu")
@@ -56,7 +56,7 @@ def work(rank: int, folder: str) -> None:
         found = [gradient(*case, group) for case in CASES]
         torch.save(found, Path(folder) / f"{world_size}-{rank}.pt")
         dist.barrier()
-        dist.destroy_process_group()
+        leave_group()
 
 
 def test_the_gradient_of_a_group_is_that_of_one_worker(tmp_path: Path) -> None:

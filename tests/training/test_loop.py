@@ -243,4 +243,3 @@ def _worker(rank: int, spec: TrialSpec, folder: str) -> None:
         "weights": torch.from_numpy(_weights(spec, group)),  # the trial is gone before the group
     }
     torch.save(state, Path(folder, f"rank-{rank}.pt"))
-    distributed.destroy_process_group()

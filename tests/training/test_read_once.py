@@ -132,7 +132,6 @@ def work(rank: int, workers: int, scene: Scene) -> None:
     # one worker has trained on 64 examples; now there are more
     run(replace(scene.spec, corpus=stream.Streamed(scene.tokens)), group)
     torch.save({"epoch": epoch, **found}, scene.folder / f"{rank}.pt")
-    dist.destroy_process_group()
     ray.shutdown()
 
 

@@ -94,7 +94,6 @@ def work(rank: int, meeting: str, folders: dict[str, str]) -> None:
     group = Group.from_torch_distributed()
     found = [gradient(folders, case, group) for case in CASES]
     torch.save(found, Path(meeting) / f"{rank}.pt")
-    dist.destroy_process_group()
 
 
 def test_gradients_of_two_workers_and_of_micro_batches_are_those_pair_by_pair(

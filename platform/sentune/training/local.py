@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import math
@@ -288,8 +289,9 @@ def _worker(rank: int, trial: _Trial, workers: int, meeting: str, say: Say) -> N
     except SentuneError as error:
         Path(meeting, ERROR.format(rank)).write_bytes(pickle.dumps(error))
         raise
-    # not after an error: a gradient reducer that lives on in its frames would be the last to hold
-    # the group, and torch then may wait for itself
+    # not after an error: a gradient reducer that lives on in its frames, or in a circle of
+    # references, would be the last to hold the group, and torch then may wait for itself
+    gc.collect()
     distributed.destroy_process_group()
 
 
