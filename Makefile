@@ -51,7 +51,7 @@ test-rest: $(READY)  ## the tests that 'make test' leaves out: clusters, servers
 tier: $(READY)  ## the tests of one tier: make tier TIER=cluster
 	@$(TIMED) $(PYTEST) -m '$(or $(TIER),$(error name it: make tier TIER=cluster))'; }
 
-test-all: $(READY)  ## all tests, faults at small counts (40 minutes)
+test-all: $(READY)  ## all tests, faults at small counts (36 minutes)
 	@$(TIMED) $(CHECKED) $(PYTEST); $(BOTH)
 
 test-numbers: $(READY)  ## the numeric tests with the arithmetic of other x86 cores, as far as this one has it
