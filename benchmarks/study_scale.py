@@ -22,6 +22,7 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sentune.code import runtime_env
+from sentune.lazy_import import collect_rarely
 from sentune.records import StudySummary
 from sentune.study.space.space import SearchSpace, Uniform
 from sentune.study.study import Study, StudyConfig
@@ -108,6 +109,7 @@ def shown(folder: Path) -> float:
 
 
 def main() -> None:
+    collect_rarely()  # as a job does
     ray.init(
         address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
         logging_level="ERROR", runtime_env=runtime_env(),

@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sentune.credentials import without_credentials
@@ -141,6 +142,7 @@ def texts(values: Mapping[str, Any], most: int, prefix: str = "") -> dict[str, s
     return found
 
 
+@lru_cache(4096)
 def legal(name: str) -> str:
     """Return a name that MLflow takes: letters, digits and ``_-. :/``, a normal path, not long."""
     clean = re.sub(r"[^\w\-. :/]", "_", without_credentials(str(name)), flags=re.ASCII)
