@@ -1,4 +1,4 @@
-"""Eight studies on one cluster, one PostgreSQL, one S3 and one MLflow server."""
+"""Five studies on one cluster, one PostgreSQL, one S3 and one MLflow server; eight in ``make soak``."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ from tests.forked import Program
 from tests.servers import closing_connection
 from tests.sharing.conftest import Team
 from tests.sharing.driven import OBJECTIVE, TRIALS
+from tests.soak import SOAK
 
 pytestmark = pytest.mark.timeout(1800)
 ROOT, SCRIPT = Path(__file__).parents[2], Path(__file__).with_name("driven.py")
-PLACES, FAVOURED, MODEST = 9, "study-6", "study-7"  # one each, and one more for the favoured
-STUDIES = tuple(f"study-{number}" for number in range(8))
+STUDIES = tuple(f"study-{number}" for number in range(8 if SOAK else 5))
+*_, FAVOURED, MODEST = STUDIES
+PLACES = len(STUDIES) + 1  # one each, and one more for the favoured
 
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """What eight studies have left.
+    """What the studies have left.
 
     Attributes:
         spans: study -> when each of its trials began and ended.
@@ -60,8 +62,8 @@ def cluster(team: Team) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def past(team: Team, cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Past:
-    folder = tmp_path_factory.mktemp("eight")
-    trials = team.servers.postgres.make("eight")
+    folder = tmp_path_factory.mktemp("shared")
+    trials = team.servers.postgres.make("shared")
     environment = {
         **os.environ,
         "PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}",
@@ -73,7 +75,7 @@ def past(team: Team, cluster: str, tmp_path_factory: pytest.TempPathFactory) -> 
         priority = "2" if name == FAVOURED else "1"
         most = "1" if name == MODEST else "0"
         words = [
-            str(SCRIPT), cluster, str(folder), f"s3://{BUCKET}/eight", trials, team.uri, name,
+            str(SCRIPT), cluster, str(folder), f"s3://{BUCKET}/shared", trials, team.uri, name,
             priority, most,
         ]  # fmt: skip
         return Program(words, cwd=folder, env=environment, log=folder / f"{name}.driver")
@@ -182,9 +184,9 @@ def test_no_server_has_refused_or_failed_at_anything(
     said = past.team.tracking.log.read_text()
     answers = Counter(re.findall(r'HTTP/1\.1" (\d)\d\d', said))
     assert answers["5"] == 0, past.team.tracking.told("failed")
-    with closing_connection(past.team.servers.postgres, "eight") as connection:
+    with closing_connection(past.team.servers.postgres, "shared") as connection:
         cursor = connection.cursor()
-        cursor.execute("SELECT xact_commit, deadlocks FROM pg_stat_database WHERE datname='eight'")
+        cursor.execute("SELECT xact_commit, deadlocks FROM pg_stat_database WHERE datname='shared'")
         commits, deadlocks = cursor.fetchone()
     assert deadlocks == 0
     requests = sum(answers.values())
