@@ -7,7 +7,7 @@ import re
 import optuna
 import pytest
 
-from sentune.records import StudySummary, TrialState
+from sentune.records import TrialState
 from sentune.report.view import View
 from sentune.study.interactive_page import figures_of, interactive_page, plain_study
 from tests.report.studies import OBJECTIVE, finished, study, trials
@@ -18,15 +18,13 @@ HEADINGS = [
 ]  # fmt: skip
 
 
-def page_of(summary: StudySummary) -> str:
-    metrics = [one["metric"] for one in summary.objectives] or [summary.objective]
-    return interactive_page(plain_study(summary), summary.study, metrics)
+CAPTION, CHART = "<figcaption><b>(.*?)</b>", '<div class="chart"'
 
 
 def test_one_page_has_all_figures_and_plotly_once() -> None:
-    text = page_of(finished(40))
-    assert re.findall("<h2>(.*?)</h2>", text) == HEADINGS
-    assert text.count('class="plotly-graph-div"') == len(HEADINGS)
+    text = interactive_page(finished(40))
+    assert re.findall(CAPTION, text) == HEADINGS
+    assert text.count(CHART) == len(HEADINGS)
     assert text.count("plotly.js v") <= 2  # its own banner
     assert 4e6 < len(text) < 6e6
     assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=", text)
@@ -38,17 +36,17 @@ def test_several_objectives_have_their_front() -> None:
         {"metric": OBJECTIVE, "mode": "max"},
         {"metric": "train/seconds", "mode": "min"},
     ]
-    text = page_of(summary)
-    assert re.findall("<h2>(.*?)</h2>", text)[1] == "Pareto front"
+    text = interactive_page(summary)
+    assert re.findall(CAPTION, text)[1] == "Pareto front"
     assert '"text":"train\\u002fseconds"' in text or '"text":"train/seconds"' in text
 
 
 def test_what_cannot_be_drawn_is_said() -> None:
-    text = page_of(study(trials(2)))  # both were stopped early
-    assert text.count("There is nothing to draw yet.") == 3
-    assert text.count('class="plotly-graph-div"') == 1  # their curves
+    text = interactive_page(study(trials(2)))  # both were stopped early
+    assert text.count(": there is nothing to draw yet.") == 3
+    assert text.count(CHART) == 1  # their curves
     assert "Importance of settings" not in text
-    assert page_of(study([])).count("There is nothing to draw yet.") == 4
+    assert interactive_page(study([])).count(": there is nothing to draw yet.") == 4
 
 
 def test_a_figure_that_optuna_refuses_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,9 +55,9 @@ def test_a_figure_that_optuna_refuses_is_no_failure(monkeypatch: pytest.MonkeyPa
 
     optuna.visualization.is_available()  # the module is loaded when it is first used
     monkeypatch.setattr(optuna.visualization, "plot_slice", refuses)
-    text = page_of(finished(20))
-    assert "<p>Optuna draws none: no common &lt;parameter&gt;</p>" in text
-    assert text.count('class="plotly-graph-div"') == 3
+    text = interactive_page(finished(20))
+    assert "<p>Slices: Optuna draws none: no common &lt;parameter&gt;</p>" in text
+    assert text.count(CHART) == 3
 
 
 def test_a_plain_study_is_the_summary_in_optunas_terms() -> None:
@@ -108,7 +106,8 @@ def test_texts_of_users_are_only_text() -> None:
         trial.settings = {**trial.settings, "pooling": [evil, secret][trial.id % 2], evil: trial.id}
         trial.reason = evil
     summary.space["settings"].pop("pooling", None)
-    text = page_of(summary)
+    text = interactive_page(summary)
     assert "<script>alert" not in text
-    assert "<a href" not in text.replace("\\u003c", "<").split("plotly-graph-div")[-1]
+    figures, _, _ = text.partition("plotly.js v")
+    assert "<a href" not in figures.replace("\\u003c", "<").partition("<main>")[2]
     assert "hunter2" not in text

@@ -14,10 +14,10 @@ from sentune.report.behaviour import BEHAVIOUR_FILE
 from sentune.report.leaderboard import leaderboard_report
 from sentune.report.render import to_html
 from sentune.report.view import view
+from sentune.study.interactive_page import interactive_page
 from tests.chromium import PROGRAM, Chromium, chromium
 from tests.report.studies import finished
 from tests.report.test_behaviour import content
-from tests.report.test_interactive_page import page_of
 from tests.report.test_leaderboard import seen
 
 pytestmark = [
@@ -35,12 +35,12 @@ CUT = """[...document.querySelectorAll("body *")].filter(element => {
 }).map(element => element.outerHTML.slice(0, 200))"""
 """Elements that hide a part of what they hold."""
 
-OUTSIDE = """[...document.querySelectorAll(".chart text, .plotly-graph-div text")].filter(text => {
+OUTSIDE = """[...document.querySelectorAll(".chart text")].filter(text => {
   const own = text.getBoundingClientRect();
-  const all = text.closest(".chart, .plotly-graph-div").getBoundingClientRect();
+  const all = text.closest(".chart").getBoundingClientRect();
   return own.width > 0 && (own.left < all.left - 1 || own.right > all.right + 1
     || own.top < all.top - 1 || own.bottom > all.bottom + 1);
-}).map(text => text.closest(".chart, .plotly-graph-div").id + ": " + text.textContent)"""
+}).map(text => text.closest(".chart").id + ": " + text.textContent)"""
 """Texts of a chart that reach over its edge."""
 
 COLOURS = """["p", "td", "figcaption", "summary", ".chart text", ".drawing text"].map(one => {
@@ -85,7 +85,7 @@ def comparison_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def optuna_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("optuna") / "figures.html"
-    file.write_text(page_of(finished(20)), encoding="utf-8")
+    file.write_text(interactive_page(finished(20)), encoding="utf-8")
     return file
 
 
@@ -102,11 +102,15 @@ def test_nothing_is_cut_and_the_page_does_not_scroll_sideways(
     assert browser.run(OUTSIDE) == []
 
 
-def test_every_chart_is_drawn_under_the_pages_own_policy(page: Path, browser: Chromium) -> None:
+@pytest.mark.parametrize(("shown", "count"), [("page", 10), ("optuna_page", 4)])
+def test_every_chart_is_drawn_under_the_pages_own_policy(
+    shown: str, count: int, request: pytest.FixtureRequest, browser: Chromium
+) -> None:
+    page: Path = request.getfixturevalue(shown)
     browser.errors.clear()
     browser.open(page, DESK)
     charts = browser.run('document.querySelectorAll(".chart").length')
-    assert charts == 10
+    assert charts == count
     assert browser.run('document.querySelectorAll(".chart .main-svg").length') >= charts
     assert browser.errors == []
 

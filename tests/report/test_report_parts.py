@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib import resources
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,7 @@ from rich.console import Console
 from sentune.formatting import clock, hours, measured, percent
 from sentune.job.trial_table import trials_table
 from sentune.records import PART, FinalistRecord, Spread, TrialRecord, TrialState
-from sentune.report.blocks import Block, Facts, Figure, Table, Text, is_empty
+from sentune.report.blocks import Block, Facts, Figure, StudyReport, Table, Text, is_empty
 from sentune.report.comparison import comparison
 from sentune.report.drawing import (
     ACCENT,
@@ -30,6 +29,7 @@ from sentune.report.drawing import (
 )
 from sentune.report.figures import curves, history, parallel
 from sentune.report.provenance import costs, lineage
+from sentune.report.render import to_html
 from sentune.report.study_page import build, finding
 from sentune.report.trial_sections import notes, rungs
 from sentune.report.trial_sections import trials as trials_section
@@ -348,11 +348,10 @@ def test_a_drawing_has_texts_and_ids_of_its_own() -> None:
 
 
 def test_every_colour_of_a_drawing_has_one_of_the_page() -> None:
-    """The style sheet maps fixed colours of the SVG to variables that know light and dark."""
-    style = resources.files("sentune.report").joinpath("templates/style.css").read_text()
-    mapped = re.findall(
-        r'\[style\*="(fill|stroke): (#[0-9a-f]{6})"\] \{ \1: var\((--[a-z]+)\)', style
-    )
+    """A page maps fixed colours of the SVG to variables that know light and dark."""
+    style = to_html(StudyReport("", "", "", [])).partition("</style>")[0]
+    rule = r'\.drawing \[style\*="(fill|stroke): (#[0-9a-f]{6})"\], .* \{ \1: var\((--[a-z]+)\)'
+    mapped = re.findall(rule, style)
     light, dark = style.split("@media (prefers-color-scheme: dark)")[:2]
     for colour in (INK, MUTED, LINE, PAPER, ACCENT, BEST):
         names = {name for kind, of, name in mapped if of == colour}

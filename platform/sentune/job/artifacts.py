@@ -16,7 +16,7 @@ from sentune.report.drawing import write_png
 from sentune.report.figures import write_figures
 from sentune.report.sweep_figures import curves_in, precision_recall, write_tables
 from sentune.report.view import View, view
-from sentune.study.interactive_page import INTERACTIVE, interactive_page, plain_study
+from sentune.study.interactive_page import INTERACTIVE, interactive_page
 from sentune.study.store.study_index import is_database
 from sentune.study.store.study_view import StudySnapshot
 from sentune.tracking.environment import local_folder
@@ -55,9 +55,7 @@ def write_artifacts(summary: StudySummary, tables: Mapping[str, Any], folder: Pa
     write_figures(seen, folder)
     if (curves := precision_recall(curves_in(folder), seen.judged_on)) is not None:
         write_png(curves, folder, summary.study)
-    metrics = [metric for metric, _ in seen.objectives]
-    page = interactive_page(plain_study(summary), summary.study, metrics)
-    write_document(str(folder), INTERACTIVE, page)
+    write_document(str(folder), INTERACTIVE, interactive_page(summary))
 
 
 def write_page(summary: StudySummary, storage: str) -> None:

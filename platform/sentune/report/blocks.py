@@ -106,7 +106,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure that plotly draws in the reader's browser; the table stands for it elsewhere.
+    """A figure that plotly draws in the reader's browser; a table stands for it elsewhere.
 
     Its other fields are those of ``Figure``.
     """
@@ -116,7 +116,7 @@ class Chart:
     title: str
     description: str
     draw: Callable[[], go.Figure]
-    table: Table
+    table: Table | None = None
     wide: bool = False
 
 

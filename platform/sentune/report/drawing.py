@@ -1,7 +1,7 @@
 """Drawing of figures as SVG for a page and PNG for a folder, of charts as plotly's JSON.
 
-Colours are fixed values, which style.css maps to the page's own, so that a drawing is readable on
-light and on dark paper.
+Colours are fixed values, which a page maps to its own, so that a drawing is readable on light and
+on dark paper.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 INK, MUTED, LINE, PAPER = "#1c2126", "#5d656d", "#dfe3e7", "#ffffff"
 ACCENT, BEST = "#2f62a3", "#b8344a"
+COLOURS = {
+    "ink": INK, "muted": MUTED, "line": LINE, "paper": PAPER, "accent": ACCENT, "best": BEST,
+}  # fmt: skip
+"""Variable of style.css -> the fixed colour that takes its value."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 """The font of style.css, with whose widths plotly places what it draws."""
 MARKERS: dict[TrialState, dict[str, Any]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import escape
 from importlib import resources
 
@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from sentune.credentials import without_credentials
 from sentune.report.blocks import StudyReport
-from sentune.report.drawing import plotly_js, to_json, to_svg
+from sentune.report.drawing import COLOURS, plotly_js, to_json, to_svg
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~#])")
 
@@ -37,16 +37,6 @@ def to_markdown(report: StudyReport) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
 
 
-def to_interactive_html(title: str, figures: Sequence[tuple[str, str]]) -> str:
-    """One page of plotly's figures, with plotly.js (4.8 MB) in it once.
-
-    Args:
-        figures: heading and ``<div>`` of each, without plotly.js.
-    """
-    template = _environment(_html_text).get_template("figures.html")
-    return template.render(title=title, figures=figures, plotly=Markup(plotly_js()))
-
-
 @functools.cache
 def _environment(clean: Callable[[object], object]) -> Environment:
     """Templates in which ``clean`` sees every value before it is escaped."""
@@ -65,7 +55,9 @@ def _environment(clean: Callable[[object], object]) -> Environment:
         "svg": lambda figure: Markup(to_svg(figure)),
         "plotly": lambda chart: Markup(to_json(chart)),
     }
-    environment.globals["file"] = _file
+    rgb = {name: "rgb({}, {}, {})".format(*bytes.fromhex(of[1:])) for name, of in COLOURS.items()}
+    colours = [(name, of, rgb[name]) for name, of in COLOURS.items()]  # plotly writes rgb()
+    environment.globals |= {"file": _file, "colours": colours}
     return environment
 
 

@@ -17,9 +17,10 @@ from optuna.trial import TrialState as Stored
 from sentune.formatting import setting
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.report.axes import Axis
+from sentune.report.blocks import Chart, Section, StudyReport, Text
 from sentune.report.drawing import safe
 from sentune.report.importance import FEWEST
-from sentune.report.render import to_interactive_html
+from sentune.report.render import to_html
 from sentune.report.view import View
 from sentune.study.store.trial_codec import DIRECTIONS
 
@@ -85,8 +86,10 @@ def figures_of(study: optuna.Study, metrics: Sequence[str]) -> dict[str, Callabl
     }
 
 
-def interactive_page(study: optuna.Study, title: str, metrics: Sequence[str]) -> str:
+def interactive_page(summary: StudySummary) -> str:
     """Return one HTML page of about 5 MB with Optuna's figures, which loads nothing."""
+    metrics = [metric for metric, _ in View(summary=summary).objectives]
+    study = plain_study(summary)
     figures = figures_of(study, metrics)
     if len(metrics) == 1:
         del figures["front"]
@@ -94,21 +97,23 @@ def interactive_page(study: optuna.Study, title: str, metrics: Sequence[str]) ->
         del figures["importance"]
     with warnings.catch_warnings():  # of features that may change, and of signs as they are here
         warnings.simplefilter("ignore")
-        return to_interactive_html(title, [(TITLES[n], _div(make)) for n, make in figures.items()])
+        blocks = [_block(name, make) for name, make in figures.items()]
+    section = Section("figures", "Optuna's figures", blocks)
+    said = f"{summary.method}, selected by {summary.objective}"
+    return to_html(StudyReport(summary.study, summary.state, said, [section]))
 
 
-def _div(make: Callable[[], Figure]) -> str:
-    """Return a figure as an element of a page, or a paragraph that says why there is none."""
+def _block(name: str, make: Callable[[], Figure]) -> Chart | Text:
+    """Return a figure as a part of a report, or a paragraph that says why there is none."""
     try:
         figure = make()
     except (ValueError, RuntimeError) as error:  # of what it cannot compare
-        return f"<p>Optuna draws none: {safe(error)}</p>"
+        return Text(f"{TITLES[name]}: Optuna draws none: {error}")
     if not figure.data:
-        return "<p>There is nothing to draw yet.</p>"
+        return Text(f"{TITLES[name]}: there is nothing to draw yet.")
     figure.update_layout(title=None, template="plotly_white", legend={"orientation": "h"})
-    figure.update_layout(autosize=True, margin={"l": 56, "r": 16, "t": 24, "b": 48})
-    config = {"responsive": True, "displayModeBar": False}
-    return str(figure.to_html(full_html=False, include_plotlyjs=False, config=config))
+    figure.update_layout(height=450, margin={"l": 56, "r": 16, "t": 24, "b": 48})
+    return Chart(name, TITLES[name], "", lambda: figure, wide=True)
 
 
 def _frozen(trial: TrialRecord, axes: list[Axis], metrics: Sequence[str]) -> FrozenTrial:
