@@ -255,12 +255,7 @@ def evaluate(
     if prior and not dev:
         raise InvalidValue("prior", prior, "give dev too, whose pairs it weights")
     embedder = model if isinstance(model, Embedder) else Embedder.load(model)
-    own: dict[str, Any] = {}  # what only models of invertible decoders take
-    if component_from != "corpus":
-        if embedder.name != "invertible":
-            fix = f"{embedder.name} has no component of its own to remove; leave it out"
-            raise InvalidValue("component_from", component_from, fix)
-        own = {"component_from": component_from}
+    judge: Any = {"batch_size": batch_size, "component_from": component_from}
     stored = embedder.references.for_tasks() if embedder.references is not None else None
     how: Any = {"exclude": exclude, "references": stored, "folds": folds}
     readouts = dict(embedder.readouts)
@@ -270,9 +265,9 @@ def evaluate(
         posed = list(zip(names, with_prior(corpora, prior), strict=True))
     if posed:
         tuning = make_tasks(posed, **how)
-        readouts |= embedder.evaluate(tuning, batch_size=batch_size, **own).readouts
+        readouts |= embedder.evaluate(tuning, **judge).readouts
     chosen = make_tasks(_corpora(tasks), dev=posed, **how)
-    result = embedder.evaluate(chosen, readouts, batch_size=batch_size, **own)
+    result = embedder.evaluate(chosen, readouts, **judge)
     rows = [
         {"metric": name, "value": value, "reason": ""} for name, value in result.metrics.items()
     ]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sentune.credentials import without_credentials
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class SentuneError(Exception):
@@ -51,6 +55,24 @@ class InvalidValue(SentuneError, ValueError):
         what = "missing" if isinstance(value, str) and not value else f"{value!r} cannot be used"
         super().__init__(f"{field}: {what}; {fix}")
         self.field, self.value, self.fix = field, value, fix
+
+
+def invalid_value(
+    error: ValidationError, given: Mapping[str, Any], shown: Callable[[str], str] = str
+) -> InvalidValue:
+    """Return pydantic's first error as ours.
+
+    Args:
+        given: name of a field -> its value.
+        shown: name of a field -> as its user writes it.
+    """
+    first = error.errors()[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, InvalidValue):
+        return cause
+    message = first["msg"].removeprefix("Value error, ")
+    name = str(first["loc"][0]) if first["loc"] else "settings"  # of several together
+    return InvalidValue(shown(name), given.get(name), message[:1].lower() + message[1:])
 
 
 class CheckpointGone(InvalidValue):

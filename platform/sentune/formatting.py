@@ -131,6 +131,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def ended_of(ended: int, started: int, planned: object) -> str:
+    """Return how many trials have ended, of those that are planned where that is no fewer."""
+    of = f" of {planned:,}" if isinstance(planned, int) and planned >= max(1, started) else ""
+    return f"{ended:,}{of}"
+
+
 def unused_gpus(plan: Mapping[str, Any]) -> str:
     """Return what a plan says of GPUs that no trial is given; empty where there are none."""
     count = plan.get("gpus_unused")  # summaries of older studies lack it

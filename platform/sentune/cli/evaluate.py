@@ -100,12 +100,7 @@ def evaluate(
     if dev and embedder.name in CLOSED_FORM:
         fix = f"{embedder.name} has its readout from tuning; leave it out"
         raise InvalidValue("--dev", " ".join(dev), fix)
-    own: dict[str, Any] = {}  # what only models of invertible decoders take
-    if embedder.name == "invertible":
-        own = {"component_from": component_from}
-    elif component_from != "corpus":
-        fix = f"{embedder.name} has no component of its own to remove; leave it out"
-        raise InvalidValue("--component-from", component_from, fix)
+    judge: Any = {"batch_size": batch_size, "component_from": component_from}
     against = _references(embedder, references, count or [])
     corpora = _corpora("--dev", dev or [], limit)
     if prior:
@@ -116,7 +111,7 @@ def evaluate(
     tuning = make_tasks(corpora, exclude=exclude, references=against, grids=grids)
 
     readouts = dict(embedder.readouts)
-    tuned = embedder.evaluate(tuning, batch_size=batch_size, **own) if tuning else Result()
+    tuned = embedder.evaluate(tuning, **judge) if tuning else Result()
     readouts |= tuned.readouts
     rows = tuned.tables.get(f"{AmbiguousRte.kind}/{BY_ALPHA_1}", [])
     ambiguous = [t for t in chosen if isinstance(t, AmbiguousRte)] if len(rows) > 1 else []
@@ -124,7 +119,7 @@ def evaluate(
         at_each, own_readouts = one.at_each(rows)
         chosen += at_each
         readouts |= own_readouts
-    result = embedder.evaluate(chosen, readouts, batch_size=batch_size, **own)
+    result = embedder.evaluate(chosen, readouts, **judge)
     report_results(result, Terminal(), json)
     for one in ambiguous:
         _report_alphas(one.name, rows, result.metrics, Terminal())

@@ -17,7 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sentune.credentials import without_credentials
-from sentune.formatting import clock, measured
+from sentune.formatting import clock, ended_of, measured
 from sentune.job.trial_table import WIDE, finalists_table, marked, trials_table
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.store.study_view import StudySnapshot, StudyView
@@ -62,7 +62,7 @@ def studies_table(studies: Sequence[StudySnapshot]) -> Table:
         table.add_row(
             study.name,
             Text(study.state, COLOURS.get(study.state, "default")),
-            _ended(study),
+            ended_of(study.ended, study.started, study.planned),
             _score(study) or "-",
             study.objective.metric,
             f"{study.hours:.1f}",
@@ -157,13 +157,8 @@ def _counted(study: StudySnapshot) -> str:
         if study.counts.get(state)
     )
     more = f"; {study.taken_over:,} more of other studies" if study.taken_over else ""
-    return f"{_ended(study)} ended" + (f": {parts}" if parts else "") + more
-
-
-def _ended(study: StudySnapshot) -> str:
-    """Return how many trials have ended, of those that are planned where that is no fewer."""
-    planned = study.planned or 0
-    return f"{study.ended:,}" + (f" of {planned:,}" if planned >= max(1, study.started) else "")
+    ended = ended_of(study.ended, study.started, study.planned)
+    return f"{ended} ended" + (f": {parts}" if parts else "") + more
 
 
 def _score(study: StudySnapshot) -> str:

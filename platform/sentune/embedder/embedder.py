@@ -23,6 +23,7 @@ from sentune.tasks.base import ModelTask, Result, Task, evaluate
 
 if TYPE_CHECKING:
     from sentune.embedder.index import Found
+    from sentune.methods.invertible import ComponentFrom
 
 
 class Embedder(Comparing, Operations):
@@ -133,13 +134,18 @@ class Embedder(Comparing, Operations):
         tasks: Sequence[Task | ModelTask],
         readouts: Mapping[str, Any] | None = None,
         *,
+        component_from: ComponentFrom = "corpus",
         batch_size: int = 64,
     ) -> Result:
         """Return metrics of tasks, and which of them the model cannot do and why.
 
         Args:
             readouts: the values to apply, such as ``self.readouts``; None to choose them here.
+            component_from: of models with invertible decoders alone.
         """
+        if component_from != "corpus":
+            fix = f"{self.name} has no component of its own to remove; leave it out"
+            raise InvalidValue("component_from", component_from, fix)
 
         def embed(sentences: list[str]) -> Tensor:
             return self.embed_known(sentences, batch_size=batch_size)

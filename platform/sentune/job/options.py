@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, invalid_value
 from sentune.readouts.three_way import check_prior
 from sentune.study import SAMPLERS, LauncherName, SchedulerName
 from sentune.study.space.objectives import Constraint, Objective
@@ -339,14 +339,7 @@ def parse(given: dict[str, Any], defaults: AnyOptions) -> AnyOptions:
     try:
         return type(defaults).model_validate(chosen)
     except ValidationError as error:
-        first = error.errors()[0]
-        cause = first.get("ctx", {}).get("error")
-        if isinstance(cause, InvalidValue):
-            raise cause from None
-        field = str(first["loc"][0])
-        message = first["msg"].removeprefix("Value error, ")
-        message = message[:1].lower() + message[1:]
-        raise InvalidValue(option_name(field), given.get(field), message) from None
+        raise invalid_value(error, given, option_name) from None
 
 
 def forked(options: AnyOptions) -> AnyOptions:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from sentune.formatting import counted, hours, spread
+from sentune.formatting import counted, ended_of, hours, spread
 from sentune.io.atomic import write_document
 from sentune.records import TrialState
 from sentune.report import behaviour, trial_sections
@@ -107,12 +107,10 @@ def _facts(view: View) -> dict[str, str]:
     summary = view.summary
     own = Counter(trial.state for trial in view.trials if not trial.source)
     ended = own.total() - own[TrialState.RUNNING]
-    planned = summary.plan.get("trials")
-    of = f" of {planned:,}" if isinstance(planned, int) and planned >= own.total() else ""
     examples = summary.spent.examples or sum(trial.examples for trial in view.trials)
     facts = {
         "objective": ", ".join(f"{metric} ({mode})" for metric, mode in view.objectives),
-        "trials ended": f"{ended:,}{of}",
+        "trials ended": ended_of(ended, own.total(), summary.plan.get("trials")),
         "stopped early": f"{own[TrialState.PRUNED]:,}",
         "without result": f"{sum(own[state] for state in WITHOUT_RESULT):,}",
         "finalists": f"{len(summary.finalists):,}",

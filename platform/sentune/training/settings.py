@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, invalid_value
 from sentune.methods.base import GradientMethod, Settings
 
 Precision = Literal["float32", "bfloat16", "float64"]
@@ -89,14 +89,7 @@ def validated(kind: type[S], values: Mapping[str, Any], shown: Callable[[str], s
     try:
         return kind.model_validate(given)
     except ValidationError as error:
-        first = error.errors()[0]
-        cause = first.get("ctx", {}).get("error")
-        if isinstance(cause, InvalidValue):
-            raise cause from None
-        message = first["msg"].removeprefix("Value error, ")
-        name = str(first["loc"][0]) if first["loc"] else "settings"  # of several together
-        fix = message[:1].lower() + message[1:]
-        raise InvalidValue(shown(name), given.get(name), fix) from None
+        raise invalid_value(error, given, shown) from None
 
 
 def learning_rate_factor(schedule: Schedule, *, step: int, steps: int, warmup: float) -> float:
