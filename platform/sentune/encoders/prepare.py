@@ -186,12 +186,38 @@ SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 _PAD, _START, _END = (SPECIAL_TOKENS.index(token) for token in ("[PAD]", "[CLS]", "[SEP]"))
 
 
-class TinyOptions(BaseModel, ABC):
-    """Options of ``builtin:tiny?name=value&...``; a subclass has the defaults of its widths."""
+class BuiltinOptions(BaseModel):
+    """Options of ``builtin:NAME?option=value&...``, which are a subclass's fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     part: ClassVar[str]  # what is built, which is also the name of its option
+    builtin: ClassVar[str]  # the NAME
+
+    @classmethod
+    def parse(cls, spec: str) -> Self:
+        """Return the options of ``builtin:tiny?layers=2&width=64``.
+
+        Raises:
+            InvalidValue: another name, or an option that is unknown or cannot be used.
+        """
+        option, (name, _, query) = f"--{cls.part}", spec.partition("?")
+        if name != f"builtin:{cls.builtin}":
+            verb = "are" if cls.part.endswith("s") else "is"
+            raise InvalidValue(
+                option, spec, f"the built-in {cls.part} {verb} builtin:{cls.builtin}"
+            )
+        try:
+            return cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
+        except ValueError as error:
+            allowed = ", ".join(cls.model_fields)
+            raise InvalidValue(option, spec, f"options are {allowed}: {error}") from error
+
+
+class TinyOptions(BuiltinOptions, ABC):
+    """Options of ``builtin:tiny``; a subclass has the defaults of its widths."""
+
+    builtin: ClassVar[str] = "tiny"
     folder: ClassVar[str]  # name without the hash
     tokens: ClassVar[dict[str, str]] = {}  # special ones of the tokenizer, beside BERT's
 
@@ -212,23 +238,10 @@ class TinyOptions(BaseModel, ABC):
 
     @classmethod
     def parse(cls, spec: str) -> Self:
-        """Read ``builtin:tiny?layers=2&width=64``.
-
-        Raises:
-            InvalidValue: another name, an option that is unknown or out of range, or a width that
-                the heads cannot share.
-        """
-        field = f"--{cls.part}"
-        name, _, query = spec.removeprefix("builtin:").partition("?")
-        if name != "tiny":
-            raise InvalidValue(field, spec, f"the built-in {cls.part} is builtin:tiny")
-        try:
-            options = cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
-        except ValueError as error:
-            allowed = ", ".join(cls.model_fields)
-            raise InvalidValue(field, spec, f"options are {allowed}: {error}") from error
+        """As of the base; ``InvalidValue`` also for a width that the heads cannot share."""
+        options = super().parse(spec)
         if options.width % options.heads:
-            raise InvalidValue(field, spec, "width must be a multiple of heads")
+            raise InvalidValue(f"--{cls.part}", spec, "width must be a multiple of heads")
         return options
 
     @abstractmethod

@@ -10,26 +10,27 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import parse_qsl
+from typing import ClassVar
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from sentune.encoders.prepare import BuiltinOptions
 from sentune.encoders.words.table import WordTable, tokenise
 from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
 from sentune.io.folders import cached_folder
 
-BUILTIN = "builtin:"
 _VERSION = 1
 
 
-class PpmiSpec(BaseModel):
-    """Options of ``builtin:ppmi?name=value&...``."""
+class PpmiSpec(BuiltinOptions):
+    """Options of ``builtin:ppmi``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    part: ClassVar[str] = "vectors"
+    builtin: ClassVar[str] = "ppmi"
 
     width: int = Field(64, ge=1, le=1024)
     """Dimensions of a vector."""
@@ -39,22 +40,6 @@ class PpmiSpec(BaseModel):
     """Rarer words have no vector."""
     seed: int = Field(0, ge=0)
     """Seeds the vector that the decomposition starts from."""
-
-    @classmethod
-    def parse(cls, spec: str) -> PpmiSpec:
-        """Read ``builtin:ppmi?width=64&window=5``.
-
-        Raises:
-            InvalidValue: another name, or an option that cannot be used.
-        """
-        name, _, query = spec.removeprefix(BUILTIN).partition("?")
-        if name != "ppmi" or not spec.startswith(BUILTIN):
-            raise InvalidValue("--vectors", spec, "the built-in vectors are builtin:ppmi")
-        try:
-            return cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
-        except ValueError as error:
-            allowed = ", ".join(cls.model_fields)
-            raise InvalidValue("--vectors", spec, f"options are {allowed}: {error}") from error
 
 
 @dataclass(frozen=True)
