@@ -31,8 +31,8 @@ from sentune.corpora.batches import SharedSource
 from sentune.corpora.encode import WordEncoder
 from sentune.corpora.tokens import TokenTable, tokenise_batches, unigram_counts
 from sentune.encoders.words import WordTable, open_words
-from sentune.encoders.words.fixed import FixedVectors
 from sentune.encoders.words.learned import learn_words
+from sentune.encoders.words.vectors import FixedVectors
 from sentune.methods.invertible import Invertible, InvertibleSettings
 from sentune.training.group import Group
 from sentune.training.recipes.invertible import InvertibleBackward

@@ -50,10 +50,9 @@ from sentune.study.store.trial_store import TrialStore
 from sentune.summary import write_summary
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
-from sentune.training.identity import identity_of
 from sentune.training.loop import train
 from sentune.training.model import seal_model
-from sentune.training.trial import TrialSpec
+from sentune.training.trial import TrialSpec, identity_of
 from tests.tampering import TEN, first, flip
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "study"))

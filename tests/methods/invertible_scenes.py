@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from sentune.encoders.words import WordTable
-from sentune.encoders.words.fixed import FixedVectors
+from sentune.encoders.words.vectors import FixedVectors
 from sentune.methods.invertible import Invertible, InvertibleSettings
 
 WIDTH = 8

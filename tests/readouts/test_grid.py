@@ -3,8 +3,7 @@
 import pytest
 
 from sentune.errors import InvalidValue
-from sentune.readouts.grid import Readout, grid_of
-from sentune.readouts.interpretation import ALPHA_1, INTERSECTION, REFERENCES
+from sentune.readouts.grid import ALPHA_1, INTERSECTION, REFERENCES, Readout, grid_of
 
 UNITS = Readout(name="n_h", grid=(1, 2, 3), low=1, high=5000, integer=True)
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from sentune.cli import app
 from sentune.errors import InvalidValue, StudyConflict
-from sentune.io.database_lock import database_url
+from sentune.io.databases import database_url
 from sentune.job.options import JobOptions
 from sentune.study.fork import fork_from
 from sentune.study.store import outage
@@ -147,7 +147,7 @@ def test_a_plain_postgresql_url_goes_to_the_driver_that_is_installed(
 ) -> None:
     found = {"psycopg": object(), "psycopg2": object()}
     monkeypatch.setattr(
-        "sentune.io.database_lock.find_spec",
+        "sentune.io.databases.find_spec",
         lambda name: found[name] if name in installed else None,
     )
     url = database_url(f"{scheme}://ann:hush@host:5433/trials?sslmode=require")

@@ -22,7 +22,7 @@ from sentune.encoders.words.learned import learn_words
 from sentune.encoders.words.whole import training_folder
 from sentune.errors import InvalidValue
 from sentune.methods.invertible_representations import Representations
-from sentune.readouts.representation import REPRESENTATION
+from sentune.readouts.grid import REPRESENTATION
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes.invertible import sample

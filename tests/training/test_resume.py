@@ -20,9 +20,8 @@ from sentune.launchers.trial_report import Report
 from sentune.training import loop
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
-from sentune.training.identity import identity_of
 from sentune.training.loop import train
-from sentune.training.trial import TrialSpec
+from sentune.training.trial import TrialSpec, identity_of
 from tests.training.runs import TIMES, run, untimed
 
 

@@ -18,7 +18,7 @@ from sentune.corpora.stratified import stratified_rows
 from sentune.encoders import load_tokenizer
 from sentune.launchers.run_trial import run_trial
 from sentune.methods import find
-from sentune.readouts.interpretation import ALPHA_1, ALPHA_2
+from sentune.readouts.grid import ALPHA_1, ALPHA_2
 from sentune.records import PART
 from sentune.study.space.objectives import Objective
 from sentune.study.store.trial_codec import best_milestone

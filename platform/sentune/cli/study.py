@@ -18,7 +18,7 @@ from typer import Argument, Option
 from sentune.cli.options import Group, Optuna, Settings, Storage, StudyName, look_here
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, SentuneError
-from sentune.io.sqlite_file import sqlite_from
+from sentune.io.databases import sqlite_from
 from sentune.study.store.driver_lock import DriverLock, Holder, ask, break_lock, standing
 from sentune.study.store.driver_process import ProcessState
 from sentune.study.store.study_index import DESCRIPTION, StudyPlace, every_study, find_study

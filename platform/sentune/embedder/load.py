@@ -27,7 +27,7 @@ from sentune.io.object_store import asked, files_at, on_this_machine
 from sentune.methods import CLOSED_FORM, Invertible
 from sentune.methods.invertible import ComponentFrom
 from sentune.methods.invertible_representations import Representations
-from sentune.readouts.representation import REPRESENTATION
+from sentune.readouts.grid import REPRESENTATION
 from sentune.tasks.base import ModelTask, Result, Task
 from sentune.tasks.variants import SHIPPED, evaluate_representations
 from sentune.training.closed_form_model import load_closed_form

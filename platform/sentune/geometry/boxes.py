@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sentune.errors import InvalidValue
+from sentune.geometry.base import full_precision
 from sentune.geometry.box_overlap import log_overlap_table
 from sentune.geometry.chunks import chunk_size, table_by_rows
 from sentune.geometry.corners import Corners, gumbel_intersection, hard_intersection, log_volume
-from sentune.geometry.precision import full_precision
 
 # Keeps the log-volume's side away from zero when a raw offset runs off to -inf.
 OFFSET_FLOOR = 1e-4

@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 
 from sentune.errors import InvalidValue
-from sentune.geometry.base import Geometry
-from sentune.geometry.precision import full_precision
+from sentune.geometry.base import Geometry, full_precision
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from sentune.errors import InvalidValue
+from sentune.geometry.base import full_precision
 from sentune.geometry.chunks import chunk_size, table_by_rows
-from sentune.geometry.precision import full_precision
 
 # Largest squared distance from the common mean, in standard deviations, in float32: rounding leaves
 # an error of about 6e-8 of it in the divergence of two nearly equal Gaussians.

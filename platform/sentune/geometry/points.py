@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sentune.geometry.precision import full_precision
+from sentune.geometry.base import full_precision
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from sentune.formatting import (
 )
 from sentune.job.notebook import NotebookCell
 from sentune.job.time_left import TimeLeft
-from sentune.job.trial_bars import bars_table, called, line_of
-from sentune.job.trial_table import trials_table
+from sentune.job.trial_table import bars_table, called, line_of, trials_table
 from sentune.records import PART, StudySummary, TrialRecord, TrialState
 from sentune.study.store.study_view import StoredRun, StudySnapshot
 from sentune.terminal import number_column, plain_table, print_line

@@ -1,20 +1,31 @@
-"""Trials and finalists as tables on a terminal: while a study runs, at its end, and later."""
+"""Trials, finalists and the runs at work on a terminal: tables, bars, and words in a log."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.style import Style
 from rich.table import Column, Table
 from rich.text import Text
 
+from sentune.beats import Beat
 from sentune.credentials import without_credentials
 from sentune.formatting import MARKS, ON_PART, clock, measured, short, spread
 from sentune.records import FinalistRecord, TrialRecord, TrialState
+from sentune.study.store.study_view import StoredRun
 from sentune.terminal import number_column, plain_table
 
 WIDE = 110
 """Columns from which a trial's reason stands beside its settings."""
+
+WIDE_BARS = 100
+"""Columns of a terminal from which numbers of examples are written out, and losses shown."""
+
+NAMED = 8
+"""Runs that a line of a log names at most."""
 
 
 def trials_table(
@@ -85,3 +96,124 @@ def marked(state: TrialState, *, alive: bool) -> tuple[str, str]:
     """Return word and colour of a state; the next start goes on with what no driver works at."""
     left = state is TrialState.RUNNING and not alive
     return ("unfinished", "yellow") if left else MARKS[state]
+
+
+def called(run: StoredRun) -> str:
+    """Return the name of a run for people."""
+    return f"trial {run.trial}" if run.seed is None else f"trial {run.trial}, seed {run.seed}"
+
+
+def in_words(run: StoredRun, beat: Beat | None, budget: int) -> str:
+    """Return what a run does: phase, examples of its budget, loss and speed."""
+    if beat is None:
+        return f"{called(run)} starting"
+    if beat.waits:
+        return f"{called(run)} waiting for {beat.waits}"
+    parts = [
+        f"{called(run)} {_phase(beat)}",
+        f"{_seen(run, beat, budget):,} of {budget:,} examples",
+    ]
+    if beat.loss is not None:
+        parts.append(f"loss {beat.loss:.4g}")
+    if beat.rate and beat.phase == "training":
+        parts.append(f"{_rate(beat.rate)} examples/s")
+    return ", ".join(parts)
+
+
+def line_of(runs: Sequence[StoredRun], beats: Mapping[str, Beat], budget: int) -> str:
+    """Return a line of a log on all runs at work."""
+    words = [in_words(run, beats.get(run.name), budget) for run in runs[:NAMED]]
+    if len(runs) > NAMED:
+        words.append(f"{len(runs) - NAMED} more at work")
+    return "; ".join(words)
+
+
+class RungBar:
+    """A bar as wide as there is room, with a mark at each rung.
+
+    Args:
+        share: of the budget that is used up, 0 to 1.
+        rungs: shares at which trials are compared, below 1.
+        style: of what is done.
+    """
+
+    def __init__(self, share: float, rungs: Sequence[float], style: str) -> None:
+        self.share, self.rungs, self.style = share, rungs, style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        full, mark, empty = "#|-" if options.ascii_only else "━┿─"
+        width = options.max_width
+        done = int(self.share * width + 1e-9)
+        signs = [*full * done, *empty * (width - done)]
+        for place in {int(rung * width) for rung in self.rungs} - {0}:
+            signs[place] = mark
+        yield Segment("".join(signs[:done]), Style.parse(self.style))
+        yield Segment("".join(signs[done:]), Style.parse("dim"))
+
+
+def bars_table(
+    runs: Sequence[StoredRun],
+    beats: Mapping[str, Beat],
+    left: Mapping[str, float],
+    *,
+    budget: int,
+    rungs: Sequence[int],
+    best: int | None,
+    width: int,
+) -> Table:
+    """Return a bar for each run at work: phase, examples, loss, speed and time left.
+
+    Args:
+        runs: at work.
+        beats: name of a run -> its newest.
+        left: name of a run -> seconds that it still needs, where they are known.
+        budget: examples of a run.
+        rungs: examples at which trials are compared.
+        best: the trial that is highlighted.
+        width: columns of the terminal.
+    """
+    wide = width >= WIDE_BARS
+    texts = [Column(no_wrap=True) for _ in range(2)]
+    numbers = [Column(no_wrap=True, justify="right") for _ in range(4 if wide else 3)]
+    bar = Column(ratio=1, min_width=4)
+    table = Table.grid(*texts, bar, *numbers, padding=(0, 1), expand=True)
+    for run in runs:
+        beat, seconds = beats.get(run.name), left.get(run.name)
+        seen = _seen(run, beat, budget)
+        style = "bold green" if best == run.trial and run.seed is None else "cyan"
+        figures = [f"{_number(seen, wide=wide)}/{_number(budget, wide=wide)}"]
+        if wide:
+            figures.append(f"loss {beat.loss:.4g}" if beat and beat.loss is not None else "")
+        training = beat is not None and beat.phase == "training"
+        figures.append(f"{_rate(beat.rate)}/s" if beat and training and beat.rate else "")
+        figures.append(clock(seconds) if seconds is not None else "")
+        shown = RungBar(seen / budget, [rung / budget for rung in rungs], style)
+        table.add_row(Text(called(run), style), Text(_phase(beat)), shown, *map(Text, figures))
+    return table
+
+
+def _seen(run: StoredRun, beat: Beat | None, budget: int) -> int:
+    return min(budget, max(beat.examples if beat else 0, run.record.examples))
+
+
+def _phase(beat: Beat | None) -> str:
+    """Return what a run does, with its position where that is no training."""
+    if beat is None:
+        return "starting"
+    if beat.waits:
+        return "waiting"
+    if beat.phase == "training" or not beat.total or not beat.done:
+        return beat.phase
+    return f"{beat.phase} {beat.done:,}/{beat.total:,}"
+
+
+def _number(value: int, *, wide: bool) -> str:
+    """Return 1234567 as ``1,234,567``, and where there is little room as ``1.23M``."""
+    if wide or value < 10_000:
+        return f"{value:,}"
+    scaled, unit = (value / 1e6, "M") if value >= 999_500 else (value / 1e3, "k")
+    return f"{scaled:.3g}{unit}"
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"

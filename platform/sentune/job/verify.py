@@ -39,8 +39,8 @@ from sentune.summary import as_written, read_summary
 from sentune.tasks import of_task, task_and_corpus
 from sentune.training.checkpoint_storage import storage_of
 from sentune.training.checkpoints import CheckpointStore, name_of
-from sentune.training.identity import LIVE, SETTINGS
 from sentune.training.model import MANIFEST
+from sentune.training.trial import LIVE, SETTINGS
 
 DAMAGE = (SentuneError, OSError, ValueError, LookupError, TypeError)
 """What reading a damaged file may raise."""

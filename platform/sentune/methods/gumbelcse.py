@@ -16,8 +16,7 @@ from sentune.encoders import TextEncoder
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.contrastive import TermWeights, contrastive_loss
 from sentune.methods.base import Gather, MethodSettings, SentenceMethod
-from sentune.readouts.grid import Readout
-from sentune.readouts.interpretation import INTERPRETATION
+from sentune.readouts.grid import INTERPRETATION, Readout
 
 
 class GumbelcseSettings(MethodSettings):

@@ -22,13 +22,12 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from sentune.corpora.schema import Kind
-from sentune.encoders.words.fixed import FixedVectors
 from sentune.encoders.words.gru import BidirectionalGru, carry, pack
+from sentune.encoders.words.vectors import FixedVectors
 from sentune.errors import TrialFailed
 from sentune.geometry.points import Points
 from sentune.methods.base import GradientMethod, Settings
-from sentune.readouts.grid import Readout
-from sentune.readouts.representation import REPRESENTATION
+from sentune.readouts.grid import REPRESENTATION, Readout
 
 Ids = Sequence[np.ndarray]
 PARTS = ("z_en", "z_de", "x", "words")

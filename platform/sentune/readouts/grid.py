@@ -1,4 +1,8 @@
-"""What a readout is: a hyperparameter that is applied to a trained model, and its grid."""
+"""What a readout is: a hyperparameter that is applied to a trained model, and its grid.
+
+A job sweeps the grids of ``search_spaces``; those here serve where there is no search space and
+are the same. Alphas are decimals from a list, never sums of 0.1.
+"""
 
 from __future__ import annotations
 
@@ -89,3 +93,28 @@ class Readout:
 def grid_of(readout: Readout, grids: Grids) -> Grid:
     """Return the grid that a sweep takes: the one that was asked for, else the readout's own."""
     return grids.get(readout.name, readout.grid)
+
+
+REPRESENTATION = Readout(
+    name="representation", grid=("ensemble", "ensemble_scaled", "z_en", "z_de")
+)
+"""Of a model with several encoders: ensemble of encoder and inverse decoder, as they are or scaled,
+or one of them."""
+ALPHA_1 = Readout(name="alpha_1", grid=(0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9), low=0.0, high=1.0)
+"""Coverage that an interpretation must exceed."""
+ALPHA_2 = Readout(name="alpha_2", grid=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), low=0.0, high=1.0)
+"""Coverage that an interpretation must stay below."""
+REFERENCES = Readout(
+    name="references",
+    grid=(5_000, 10_000, 50_000, 100_000, 200_000),
+    low=1,
+    high=10_000_000,
+    integer=True,
+)
+"""n, the training triplets whose sentences are the references."""
+INTERSECTION = Readout(name="intersection", grid=("gumbel", "hard"))
+"""Intersection of boxes on the trained model."""
+BETA = Readout(name="beta", grid=(), low=0.0, high=1.0)
+"""Threshold of entailment; found exactly."""
+INTERPRETATION = (ALPHA_1, ALPHA_2, REFERENCES, INTERSECTION, BETA)
+"""Of interpretation embeddings (GumbelCSE sections 3.2, 4.4 and 5)."""

@@ -20,7 +20,7 @@ from optuna.trial import TrialState as Stored
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, StudyConflict
 from sentune.formatting import counted, differences
-from sentune.io.sqlite_file import sqlite_path
+from sentune.io.databases import sqlite_path
 from sentune.study.config import StudyConfig
 from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.space import SearchSpace

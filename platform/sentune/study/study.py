@@ -46,8 +46,7 @@ from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
 from sentune.training import checkpoints
 from sentune.training.checkpoint_storage import storage_of
-from sentune.training.identity import identity_of
-from sentune.training.trial import Program, TrialSpec
+from sentune.training.trial import Program, TrialSpec, identity_of
 
 logger = logging.getLogger(__name__)
 

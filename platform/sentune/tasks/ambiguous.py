@@ -17,8 +17,7 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError
 from sentune.geometry.base import Geometry
 from sentune.geometry.boxes import Boxes
-from sentune.readouts.grid import Grids
-from sentune.readouts.interpretation import ALPHA_1, ALPHA_2, BETA, INTERSECTION
+from sentune.readouts.grid import ALPHA_1, ALPHA_2, BETA, INTERSECTION, Grids
 from sentune.readouts.three_way import (
     BOTH,
     CLASSES,

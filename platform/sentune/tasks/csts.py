@@ -13,8 +13,7 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError
 from sentune.geometry.base import Geometry
 from sentune.geometry.boxes import Boxes
-from sentune.readouts.grid import Grids
-from sentune.readouts.interpretation import ALPHA_1, ALPHA_2, INTERSECTION
+from sentune.readouts.grid import ALPHA_1, ALPHA_2, INTERSECTION, Grids
 from sentune.tasks.base import Given, Result, require
 from sentune.tasks.csts_sweep import Views, sweep
 from sentune.tasks.pairs import Pairs, symmetric_similarity

@@ -14,9 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sentune.errors import InvalidValue, TrialFailed
-from sentune.geometry.base import Geometry
+from sentune.geometry.base import Geometry, full_precision, widen
 from sentune.geometry.points import Points
-from sentune.geometry.precision import full_precision, widen
 
 TILE = 2048
 """Passages scored at once. A matrix product rounds a number by its shape and place, so tiles are

@@ -22,8 +22,7 @@ from sentune.corpora.batches import drawn_rows
 from sentune.corpora.formats import kinds_of
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
-from sentune.readouts.grid import Grid, Grids, Readout, grid_of
-from sentune.readouts.interpretation import ALPHA_1, ALPHA_2, REFERENCES
+from sentune.readouts.grid import ALPHA_1, ALPHA_2, REFERENCES, Grid, Grids, Readout, grid_of
 from sentune.readouts.sweep import SWEEP_FILE, Sweep
 from sentune.tasks.base import Given, Result, readout_of
 

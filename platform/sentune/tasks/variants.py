@@ -19,8 +19,7 @@ from torch import Tensor
 from sentune.beats import beat
 from sentune.errors import InvalidValue
 from sentune.geometry.points import Points
-from sentune.readouts.grid import Grid
-from sentune.readouts.representation import REPRESENTATION
+from sentune.readouts.grid import REPRESENTATION, Grid
 from sentune.readouts.sweep import SWEEP_FILE, Sweep
 from sentune.tasks.base import Given, ModelTask, Result, Task, evaluate, finite, readout_of
 from sentune.tasks.pairs import symmetric_similarity

@@ -8,8 +8,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 
-from sentune.io.database_lock import alone_in
-from sentune.io.sqlite_file import check_whole, sqlite_path
+from sentune.io.databases import alone_in, check_whole, sqlite_path
 from sentune.tracking.environment import ARTIFACTS, DATABASE
 from sentune.tracking.runs import EXPERIMENTS
 

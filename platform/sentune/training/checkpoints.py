@@ -26,8 +26,7 @@ from sentune.training.checkpoint_storage import (
     PROGRESS_FILE,
     storage_of,
 )
-from sentune.training.identity import other_run
-from sentune.training.trial import Measured, Progress, TrialSpec
+from sentune.training.trial import Measured, Progress, TrialSpec, other_run
 
 logger = logging.getLogger(__name__)
 

@@ -32,8 +32,7 @@ from sentune.errors import InvalidValue, SentuneError, TrialFailed
 from sentune.io.folders import read_manifest, whole_folder
 from sentune.methods import CLOSED_FORM, ClosedForm, GradientMethod, find, find_closed_form
 from sentune.methods.base import Settings
-from sentune.readouts.grid import Readout, grid_of
-from sentune.readouts.interpretation import REFERENCES
+from sentune.readouts.grid import REFERENCES, Readout, grid_of
 from sentune.tasks import check_posed, read_selected
 from sentune.tasks.references import References, kind_of_references
 from sentune.training.checkpoints import CHECKPOINT, CheckpointStore, SavedProgress

@@ -14,9 +14,8 @@ from torch import nn
 from sentune.errors import CheckpointGone, InvalidValue, first_line
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.group import Group
-from sentune.training.identity import other_donor
 from sentune.training.settings import steps_for
-from sentune.training.trial import TrialSpec
+from sentune.training.trial import TrialSpec, other_donor
 
 TRACED = 50
 """Points of loss and speed that a run keeps on its way to a milestone, counted from its begin."""

@@ -1,11 +1,15 @@
-"""The specification of a training run, and the progress that it yields."""
+"""The specification of a training run, its identity, and the progress that it yields."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from sentune.formatting import differences
+from sentune.io.checksums import document_checksum
 
 if TYPE_CHECKING:
     from sentune.training.group import Group
@@ -48,7 +52,7 @@ class TrialSpec:
             all. What they measure carries ``sentune.records.PART``.
         generation: number of the study's start that asks for the run, written into checkpoints; one
             in ``directory`` of a later start ends the run.
-        identity: as ``sentune.training.identity`` has it, written into checkpoints; those of
+        identity: as ``identity_of`` gives it, written into checkpoints; those of
             another run in ``directory`` are set aside. Empty: all there are its own.
         every_step: yield the progress after each optimiser step too (``Progress.milestone`` is
             False). Launchers set it; callers that wait for milestones alone do without.
@@ -76,6 +80,69 @@ class TrialSpec:
     generation: int = 0
     identity: Mapping[str, Any] = field(default_factory=dict)
     every_step: bool = False
+
+
+SETTINGS, LIVE = "settings", "live"
+"""Parts of an identity: settings, and those of them that may change while a model is trained."""
+
+
+def identity_of(
+    spec: TrialSpec,
+    settings: Mapping[str, Any],
+    fingerprints: Mapping[str, Any],
+    live: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return the identity of a training run, part -> value, JSON types: whose a checkpoint is.
+
+    It has everything that decides about weights and score. Parts are kept apart, so that a message
+    can name the one in which two runs differ. Corpora, encoder and code are digests.
+
+    Args:
+        spec: of the run.
+        settings: all of the run's, weights of corpora and readouts too.
+        fingerprints: of corpora, encoder and code, as the job has them, JSON types.
+        live: settings that may change while a model is trained.
+    """
+    plain = json.loads(json.dumps(dict(settings)))
+    return {
+        "method": spec.method,
+        SETTINGS: {name: value for name, value in plain.items() if name not in live},
+        LIVE: {name: value for name, value in plain.items() if name in live},
+        "seed": spec.seed,
+        "max_examples": spec.max_examples,
+        "objective": f"{spec.objective}:{spec.mode}",
+        **{part: document_checksum(value) for part, value in fingerprints.items()},
+    }
+
+
+def other_run(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return in what two identities differ; empty where they are equal."""
+    whole = ({**run.get(SETTINGS, {}), **run.get(LIVE, {})} for run in (was, now))
+    return _differing(was, now, *whole)
+
+
+def other_donor(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return why a run may not go on from another run's checkpoint; empty where it may.
+
+    Settings that may change while a model is trained are left out, and those that only one of the
+    runs has: a condition on one of these may bring them in.
+    """
+    both = was.get(SETTINGS, {}).keys() & now.get(SETTINGS, {}).keys()
+    return _differing(
+        was, now, *({name: run[SETTINGS][name] for name in both} for run in (was, now))
+    )
+
+
+def _differing(
+    was: Mapping[str, Any],
+    now: Mapping[str, Any],
+    settings_was: Mapping[str, Any],
+    settings_now: Mapping[str, Any],
+) -> str:
+    if not was:
+        return "it does not say of which"
+    other = {**was, SETTINGS: settings_was, LIVE: {}}
+    return "; ".join(differences(other, {**now, SETTINGS: settings_now, LIVE: {}}))
 
 
 @dataclass(kw_only=True)

@@ -13,8 +13,7 @@ from sentune.job.corpora import STORED
 from sentune.job.families.trained import TrainedFamily, batch_sizes
 from sentune.job.options import JobOptions
 from sentune.methods import find
-from sentune.readouts.grid import grid_of
-from sentune.readouts.interpretation import REFERENCES
+from sentune.readouts.grid import REFERENCES, grid_of
 from sentune.study.config import StudyConfig
 from sentune.study.space.domains import Choice
 from sentune.study.space.space import SearchSpace

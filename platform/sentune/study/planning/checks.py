@@ -27,8 +27,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sentune.credentials import without_credentials
 from sentune.errors import PlanError, named
 from sentune.io.atomic import StorageError, check_storage
-from sentune.io.database_lock import database_url
-from sentune.io.sqlite_file import damage_in, sqlite_path
+from sentune.io.databases import damage_in, database_url, sqlite_path
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Plan, bytes_bound, most_waiting
 

@@ -21,8 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, Overtaken, StudyConflict
-from sentune.io.database_lock import first_line
-from sentune.io.sqlite_file import sqlite_path
+from sentune.io.databases import first_line, sqlite_path
 from sentune.io.waits import WAITS
 from sentune.study.store.driver_process import Driver, ProcessState, Record
 from sentune.study.store.file_lock import LOCK_FILE, FileLock

@@ -26,8 +26,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from sentune.credentials import without_credentials
 from sentune.errors import DamagedFile, Overtaken, SentuneError
-from sentune.io.database_lock import first_line
-from sentune.io.sqlite_file import damage_in, sqlite_path
+from sentune.io.databases import damage_in, first_line, sqlite_path
 from sentune.io.waits import WAITS
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.trial_codec import TOKEN, TWIN

@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
-from sentune.io.database_lock import alone_in, database_url
+from sentune.io.databases import alone_in, database_url
 from sentune.study.store.driver_process import LOCKS, Driver, Record
 
 SILENT = {"connect_timeout": 10, "tcp_user_timeout": 30_000}

@@ -17,8 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, StudyConflict
 from sentune.formatting import differences
-from sentune.io.database_lock import alone_in, database_url, first_line
-from sentune.io.sqlite_file import sqlite_path
+from sentune.io.databases import alone_in, database_url, first_line, sqlite_path
 from sentune.io.waits import WAITS
 from sentune.study.store import DATABASE, JOURNAL
 from sentune.study.store.journal import StudyJournal

@@ -10,8 +10,8 @@ from typing import Any
 
 from sentune.errors import DamagedFile, InvalidValue
 from sentune.io.atomic import read_document
+from sentune.io.databases import sqlite_from, sqlite_path
 from sentune.io.object_store import absolute, asked, files_at, is_local
-from sentune.io.sqlite_file import sqlite_from, sqlite_path
 from sentune.study.store import DATABASE, JOURNAL
 from sentune.summary import FIX
 

@@ -18,13 +18,12 @@ from torch import Tensor
 
 from sentune.corpora.batches import BatchSource
 from sentune.encoders.words import WordTable
-from sentune.encoders.words.fixed import FixedVectors
+from sentune.encoders.words.vectors import FixedVectors
 from sentune.encoders.words.whole import load_whole, read_counts, save_whole
 from sentune.errors import InvalidValue
 from sentune.methods.invertible import Invertible
 from sentune.methods.invertible_representations import Representations
-from sentune.readouts.grid import grid_of
-from sentune.readouts.representation import REPRESENTATION
+from sentune.readouts.grid import REPRESENTATION, grid_of
 from sentune.tasks import Result
 from sentune.tasks.variants import evaluate_representations
 from sentune.training.group import Group

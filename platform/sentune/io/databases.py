@@ -1,18 +1,28 @@
-"""An SQLite database in a file, and whether it is damaged."""
+"""Databases by the URLs of SQLAlchemy: SQLite's files, their damage, and making tables alone."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from sentune import errors
 from sentune.errors import DamagedFile
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Connection
 
 CHECK_SECONDS = 4.0
 """Seconds after which the check of a large file ends; what it has read by then counts."""
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+LOCK = 7_363_685
+"""Number of the advisory lock; of this project alone, in each database by itself."""
 
 
 def sqlite_path(url: str) -> Path | None:
@@ -66,3 +76,44 @@ def damage_in(error: BaseException) -> str:
     code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # none: text that is no UTF-8
     damaged = code & 0xFF in _DAMAGED or str(cause).startswith("no such ")  # table or column
     return str(cause) if damaged else ""
+
+
+@contextmanager
+def alone_in(url: str) -> Iterator[Connection | None]:
+    """Let one process at a time make tables; yield None where the database is no PostgreSQL.
+
+    Optuna and MLflow make theirs when they find none; of several that start together on an empty
+    database all but one died of it ("duplicate key value ... pg_type").
+
+    Raises:
+        SQLAlchemyError: it cannot be reached.
+    """
+    if not url.startswith("postgres"):
+        yield None
+        return
+    from sqlalchemy import create_engine, text
+    from sqlalchemy.pool import NullPool
+
+    engine = create_engine(database_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:  # the lock goes with it
+        connection.execute(text("SELECT pg_advisory_lock(:number)"), {"number": LOCK})
+        yield connection
+
+
+def database_url(url: str) -> URL:
+    """Return a URL whose driver is installed: ``postgresql://`` names none.
+
+    SQLAlchemy takes psycopg 3 for it, also where psycopg2 alone is installed.
+    """
+    from sqlalchemy import make_url
+
+    named = make_url(url)
+    if named.drivername in ("postgresql", "postgres"):
+        driver = "psycopg" if find_spec("psycopg") else "psycopg2"
+        return named.set(drivername=f"postgresql+{driver}")
+    return named
+
+
+def first_line(error: BaseException) -> str:
+    """Return what a database says, without the statement and the link that SQLAlchemy adds."""
+    return errors.first_line(error.__cause__ or error)
