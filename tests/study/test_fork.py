@@ -17,7 +17,6 @@ from toys import Given
 from sentune.errors import InvalidValue, StudyConflict
 from sentune.study.config import StudyConfig
 from sentune.study.fork import (
-    WARM_NUMBER,
     fork_from,
     place_of_trials,
     refuse_foreign_trials,
@@ -27,7 +26,7 @@ from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace, Uniform
 from sentune.study.store.storage import open_storage, storage_url
 from sentune.study.store.study_index import StudyPlace, find_study
-from sentune.study.store.trial_codec import TWIN, WARM_FROM, record_of
+from sentune.study.store.trial_codec import TWIN, WARM_FROM, WARM_NUMBER, record_of
 from sentune.study.store.trial_store import TrialStore
 
 

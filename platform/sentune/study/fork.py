@@ -24,20 +24,9 @@ from sentune.io.databases import sqlite_path
 from sentune.study.config import StudyConfig
 from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.space import SearchSpace
+from sentune.study.store import trial_codec as codec
 from sentune.study.store.storage import open_storage, stored_fingerprint, study_id
 from sentune.study.store.study_index import StudyPlace, find_study
-from sentune.study.store.trial_codec import (
-    INHERITED,
-    MEMBER,
-    MILESTONE,
-    PARENT,
-    SEED,
-    SETTINGS,
-    WARM_FROM,
-    WARM_NUMBER,
-    known,
-    own,
-)
 from sentune.training.checkpoint_storage import storage_of
 
 STEPS = ("rungs", "milestones", "rung_rows")
@@ -120,17 +109,17 @@ def fork_from(
     was = stored_fingerprint(storage.get_study_user_attrs(number)) or {}
     states = (Stored.COMPLETE, Stored.PRUNED)
     ended = storage.get_all_trials(number, deepcopy=False, states=states)
-    ended = [trial for trial in ended if own(trial) and known(trial)]
-    gone_on = {trial.user_attrs.get(PARENT) for trial in ended}
+    ended = [trial for trial in ended if codec.own(trial) and codec.known(trial)]
+    gone_on = {trial.user_attrs.get(codec.PARENT) for trial in ended}
     ended = [trial for trial in ended if trial.number not in gone_on]
     if others := [*differences(_decisive(was), _decisive(now))]:
         left_out = counted(len(ended), "trial")
         return 0, [f"{left_out} left out: {line}" for line in others]
     same_steps = all(was.get(part) == now.get(part) for part in STEPS)
     taken = {
-        (trial.user_attrs[WARM_FROM], trial.user_attrs.get(WARM_NUMBER))
+        (trial.user_attrs[codec.WARM_FROM], trial.user_attrs.get(codec.WARM_NUMBER))
         for trial in study.get_trials(deepcopy=False)
-        if WARM_FROM in trial.user_attrs
+        if codec.WARM_FROM in trial.user_attrs
     }
     left: Counter[str] = Counter()
     for trial in ended:
@@ -155,9 +144,9 @@ def _misfit(trial: FrozenTrial, space: SearchSpace, *, same_steps: bool) -> str:
     """Return why a new study with this space would never have run a trial; else ""."""
     if trial.state == Stored.PRUNED and not same_steps:
         return "stopped at a rung that the new study does not have"
-    if MEMBER in trial.user_attrs:
+    if codec.MEMBER in trial.user_attrs:
         return "a segment of a population, whose settings changed as it was trained"
-    settings = trial.user_attrs[SETTINGS]
+    settings = trial.user_attrs[codec.SETTINGS]
     point = space.draw(lambda name, _: settings.get(name))
     for name in point:
         if name not in settings:
@@ -176,15 +165,19 @@ def _misfit(trial: FrozenTrial, space: SearchSpace, *, same_steps: bool) -> str:
 
 def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool) -> FrozenTrial:
     """Return the trial as one of the new study; what it cost was paid by the old one."""
-    settings = trial.user_attrs[SETTINGS]
+    settings = trial.user_attrs[codec.SETTINGS]
     point = space.draw(lambda name, _: settings[name])
     milestones = {
         name: {key: value for key, value in said.items() if key != "cost"}
         for name, said in trial.user_attrs.items()
-        if name.startswith((MILESTONE, INHERITED))
+        if name.startswith((codec.MILESTONE, codec.INHERITED))
     }
-    notes = {name: said for name, said in trial.user_attrs.items() if name in (SEED, SETTINGS)}
-    notes |= {WARM_FROM: old, WARM_NUMBER: trial.number}
+    notes = {
+        name: said
+        for name, said in trial.user_attrs.items()
+        if name in (codec.SEED, codec.SETTINGS)
+    }
+    notes |= {codec.WARM_FROM: old, codec.WARM_NUMBER: trial.number}
     return create_trial(
         state=trial.state,
         values=trial.values,

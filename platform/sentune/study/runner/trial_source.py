@@ -23,26 +23,7 @@ from sentune.study.samplers.study_adapter import SAMPLER, distribution
 from sentune.study.schedulers import Curves
 from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.trial_codec import (
-    BEGUN_AT,
-    INHERITED,
-    MICRO_BATCH,
-    NOTES,
-    PARENT,
-    SEED,
-    SETTINGS,
-    TO_END,
-    TRIAL,
-    TWIN,
-    answers,
-    best_of_chain,
-    curves_of,
-    drawn,
-    key,
-    repeats,
-    run_name,
-    stopped_at,
-)
+from sentune.study.store import trial_codec as codec
 from sentune.study.store.trial_store import TrialStore
 
 ATTEMPTS = 50
@@ -80,11 +61,11 @@ class Candidate:
         return cls(
             number=run.number,
             name=name_of(run),
-            settings=said[SETTINGS],
-            seed=said[SEED],
-            micro_batch=said.get(MICRO_BATCH, 0),
-            start_from=run_name(said[PARENT]) if said.get(BEGUN_AT) else "",
-            start_at=said.get(BEGUN_AT, 0),
+            settings=said[codec.SETTINGS],
+            seed=said[codec.SEED],
+            micro_batch=said.get(codec.MICRO_BATCH, 0),
+            start_from=codec.run_name(said[codec.PARENT]) if said.get(codec.BEGUN_AT) else "",
+            start_at=said.get(codec.BEGUN_AT, 0),
         )
 
 
@@ -183,7 +164,7 @@ class SearchSource(Source):
         trials = self.store.trials()
         if not self._ending and (number := self._promoted(trials)) is not None:
             return self._go_on(number)
-        draws = not self._ending and self.planned > sum(map(drawn, trials))
+        draws = not self._ending and self.planned > sum(map(codec.drawn, trials))
         for _ in range(ATTEMPTS if draws else 0):
             stored, running = self._look()
             size = self.space.size
@@ -192,9 +173,9 @@ class SearchSource(Source):
             if (number := self._create(stored, running)) is not None:
                 return number
         else:  # asked again ten times a second while the last trials run, and draws leave copies
-            self.planned = sum(map(drawn, trials)) if draws else self.planned
+            self.planned = sum(map(codec.drawn, trials)) if draws else self.planned
         at_work = [run for run in running_of(self.store) if run.number not in self._given_up]
-        to_end = all(TO_END in run.user_attrs for run in at_work)
+        to_end = all(codec.TO_END in run.user_attrs for run in at_work)
         if to_end:
             ended = len(at_work) + sum(trial.state == Stored.COMPLETE for trial in trials)
             number = None if self._ending and ended else self._promoted(trials, ended)
@@ -215,7 +196,7 @@ class SearchSource(Source):
             return
         trials = self.store.trials()
         complete = any(trial.state == Stored.COMPLETE for trial in trials)
-        kept = [n for n in self._orphans if not (complete or drawn(self.store.get(n)))]
+        kept = [n for n in self._orphans if not (complete or codec.drawn(self.store.get(n)))]
         if not (complete or kept) and self._promoted(trials, 0) is None:
             kept = [*self._orphans][:1]
         self._given_up |= {*self._orphans} - {*kept}
@@ -224,12 +205,14 @@ class SearchSource(Source):
     def _standing(self, trials: Iterable[FrozenTrial]) -> tuple[Curves, dict[int, int]]:
         """Return the curves of trials that have not come to nothing, and the rungs at which those
         were stopped that none has gone on from."""
-        curves = curves_of(trials)
-        parents = {t.number: t.user_attrs[PARENT] for t in trials if PARENT in t.user_attrs}
+        curves = codec.curves_of(trials)
+        parents = {
+            t.number: t.user_attrs[codec.PARENT] for t in trials if codec.PARENT in t.user_attrs
+        }
         for trial in trials:
             number: int | None = trial.number
             if trial.state.is_finished() and number not in self._rungs:
-                self._rungs[trial.number] = stopped_at(trial)
+                self._rungs[trial.number] = codec.stopped_at(trial)
             if self._rungs.get(trial.number) == 0 and trial.state != Stored.COMPLETE:
                 while number is not None:
                     curves.pop(number, None)
@@ -252,28 +235,29 @@ class SearchSource(Source):
         """Return names of the runs from whose checkpoints another one goes on, or still may."""
         trials = [] if self.finished else self.store.trials()
         at_work = (run.user_attrs for run in running_of(self.store))
-        parents = {said[PARENT] for said in at_work if PARENT in said}
-        return {run_name(number) for number in self._waiting(trials) | parents}
+        parents = {said[codec.PARENT] for said in at_work if codec.PARENT in said}
+        return {codec.run_name(number) for number in self._waiting(trials) | parents}
 
     def _go_on(self, number: int, *, to_end: bool = False) -> int:
         """Store the trial that goes on with a stopped one, and return its number."""
         parent = self.store.get(number)
-        at, said = stopped_at(parent), parent.user_attrs
+        at, said = codec.stopped_at(parent), parent.user_attrs
         note = f"went on from trial {number} at {at:,} examples"
-        if not self._has_checkpoint(run_name(number), at):
+        if not self._has_checkpoint(codec.run_name(number), at):
             note = f"trial {number} again from its beginning: its checkpoint at {at:,} is gone"
             at = 0
-        kept = {name: said[name] for name in (SAMPLER, MICRO_BATCH) if name in said}
-        kept |= {TO_END: True} if to_end else {}
-        best = best_of_chain(parent, self.store.first)
+        kept = {name: said[name] for name in (SAMPLER, codec.MICRO_BATCH) if name in said}
+        kept |= {codec.TO_END: True} if to_end else {}
+        best = codec.best_of_chain(parent, self.store.first)
         if at and PART not in best["metrics"]:  # one that begins anew measures it again
-            kept[INHERITED] = {part: best.get(part, {}) for part in ("metrics", "readouts")}
+            kept[codec.INHERITED] = {part: best.get(part, {}) for part in ("metrics", "readouts")}
+        kept |= {codec.PARENT: parent.number, codec.BEGUN_AT: at, codec.NOTES: [note]}
         return self.store.create(
             dict(parent.params),
             dict(parent.distributions),
-            settings=said[SETTINGS],
-            seed=said[SEED],
-            attributes={**kept, PARENT: parent.number, BEGUN_AT: at, NOTES: [note]},
+            settings=said[codec.SETTINGS],
+            seed=said[codec.SEED],
+            attributes=kept,
         )
 
     def _create(
@@ -282,17 +266,17 @@ class SearchSource(Source):
         """Store the next trial; None if the store has, or will have, the answer already."""
         notes: dict[str, Any] = {}
         if self._first:  # of the points to try, those that no trial has had
-            tried = {key(trial.params) for trial in stored}
-            self._first = [point for point in self._first if key(point) not in tried]
+            tried = {codec.key(trial.params) for trial in stored}
+            self._first = [point for point in self._first if codec.key(point) not in tried]
         if self._first:
             point = self._first[0]
         else:
-            number = sum(map(drawn, stored))  # whose seed no promotion changes
+            number = sum(map(codec.drawn, stored))  # whose seed no promotion changes
             draw = self._sampler.draw(stored, number, {**self._answers, **running})
             point = self._as_stored(draw.point)
             notes = {SAMPLER: draw.notes} if draw.notes else {}
         axes = {name: self._axes[name] for name in point}
-        twin = self._answers.get(key(point)) or running.get(key(point))
+        twin = self._answers.get(codec.key(point)) or running.get(codec.key(point))
         if twin is None:
             settings = {**self.space.fixed, **point}
             return self.store.create(
@@ -309,7 +293,7 @@ class SearchSource(Source):
                 distributions=axes,
                 intermediate_values=twin.intermediate_values if ended else None,
                 constraints=twin.constraints if ended else None,
-                user_attrs={TWIN: twin.number},
+                user_attrs={codec.TWIN: twin.number},
             )
         )
         return None
@@ -327,22 +311,24 @@ class SearchSource(Source):
         for trial in (stored[number] for number in unended):
             if not trial.state.is_finished():
                 self._unended.append(trial.number)
-                running.setdefault(key(trial.params), trial)
-            elif TWIN not in trial.user_attrs:
-                self._ended.add(key(trial.params))
-                if answers(trial):
-                    self._answers[key(trial.params)] = trial
+                running.setdefault(codec.key(trial.params), trial)
+            elif codec.TWIN not in trial.user_attrs:
+                self._ended.add(codec.key(trial.params))
+                if codec.answers(trial):
+                    self._answers[codec.key(trial.params)] = trial
         return stored, running
 
 
 def name_of(run: FrozenTrial) -> str:
     """Return the name of a stored run in its study, and of its folder."""
-    return run_name(*identity(run)) if TRIAL in run.user_attrs else run_name(run.number)
+    if codec.TRIAL in run.user_attrs:
+        return codec.run_name(*identity(run))
+    return codec.run_name(run.number)
 
 
 def identity(run: FrozenTrial) -> tuple[int, int]:
     """Return trial and seed of a run of the finals."""
-    return run.user_attrs[TRIAL], run.user_attrs[SEED]
+    return run.user_attrs[codec.TRIAL], run.user_attrs[codec.SEED]
 
 
 def running_of(store: TrialStore) -> list[FrozenTrial]:
@@ -370,7 +356,7 @@ class FinalsSource(Source):
         super().__init__(store, orphans)
         ended = [run for run in store.trials() if run.state.is_finished() and not again]
         # one that failed for a reason outside of it, such as a lost worker, is run again
-        answered = [run for run in ended if run.state != Stored.FAIL or repeats(run)]
+        answered = [run for run in ended if run.state != Stored.FAIL or codec.repeats(run)]
         known = {identity(run) for run in orphans + answered}
         self._left = deque((trial, seed) for trial, seed in wanted if (trial.id, seed) not in known)
 
@@ -379,5 +365,5 @@ class FinalsSource(Source):
             return None
         trial, seed = self._left.popleft()
         return self.store.create(
-            {}, {}, settings=trial.settings, seed=seed, attributes={TRIAL: trial.id}
+            {}, {}, settings=trial.settings, seed=seed, attributes={codec.TRIAL: trial.id}
         )
