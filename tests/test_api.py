@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -352,7 +352,9 @@ def test_a_study_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
 def test_every_public_name_is_there() -> None:
     assert all(getattr(sentune, name) is not None for name in sentune.__all__)
     assert dir(sentune) == sentune.__all__
-    code = "import sentune, sys; print([m for m in ('torch', 'ray', 'pandas') if m in sys.modules])"
+    assert sentune.__version__ == metadata.version("sentune")
+    late = ("torch", "ray", "pandas", "importlib.metadata")
+    code = f"import sentune, sys; print([m for m in {late} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
