@@ -12,6 +12,7 @@ from typing import Any
 
 import fsspec
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -196,6 +197,8 @@ def test_wrong_input_is_named(gumbel: Embedder) -> None:
         (lambda model: model.features("abc"), "sentences: 'abc'"),
         (lambda model: model.interpretations("a", references="a dog"), "references: 'a dog'"),
         (lambda model: model.encode(["a", "\ud800"]), r"sentences\[1\].*half a character"),
+        (lambda model: model.encode(pd.DataFrame({"sentence": ["a"]})), "DataFrame.*its columns"),
+        (lambda model: model.encode({"sentence": ["a"]}), "dict.*its columns"),
     ],
 )
 def test_what_is_no_list_of_texts_is_refused(

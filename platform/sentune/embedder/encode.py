@@ -5,7 +5,7 @@ Legend: N, M = sentences or pairs, D = packed width of the method's geometry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.util import find_spec
@@ -144,11 +144,14 @@ def listed(sentences: Iterable[str], name: str = "sentences") -> list[str]:
     """Return sentences as a list.
 
     Raises:
-        InvalidValue: a single string, of which each letter would be one; or one of them is no
-            string, or no text.
+        InvalidValue: a single string, of which each letter would be one; a table, of which the
+            name of each column would; or one of them is no string, or no text.
     """
     if isinstance(sentences, str):
         raise InvalidValue(name, sentences, "give a list of strings")
+    if isinstance(sentences, Mapping) or hasattr(sentences, "columns"):
+        fix = "give one of its columns, as in table['sentence']"
+        raise InvalidValue(name, type(sentences).__name__, fix)
     found = list(sentences)
     for at, sentence in enumerate(found):
         if not isinstance(sentence, str):
