@@ -26,6 +26,7 @@ from sentune.methods.base import SentenceMethod
 from sentune.tasks.pairs import Compare, extent_direction, symmetric_similarity
 
 Embeddings = NDArray[np.float32]
+Strings = str | list[str] | tuple[str, ...]
 Sentences = str | Sequence[str] | Embeddings | Tensor
 
 BATCHES_PER_BLOCK = 64  # sentences are sorted by length within a block, which bounds memory
@@ -252,10 +253,13 @@ class Comparing(Encoding):
         return self.method.geometry
 
     @overload
-    def similarity(self, a: str, b: str) -> float: ...
+    def similarity(self, a: str, b: str) -> float: ...  # type: ignore[overload-overlap]
 
     @overload
-    def similarity(self, a: Sentences, b: Sentences) -> float | Embeddings: ...
+    def similarity(self, a: Strings, b: Strings) -> Embeddings: ...
+
+    @overload
+    def similarity(self, a: Sentences, b: Sentences) -> Any: ...
 
     def similarity(self, a: Sentences, b: Sentences) -> float | Embeddings:
         """Return [N] similarities of pairs, the same both ways: the mean of both directions.
@@ -274,14 +278,19 @@ class Comparing(Encoding):
         return as_array((there + back) / 2, one=False)
 
     @overload
-    def entails(
+    def entails(  # type: ignore[overload-overlap]
         self, premise: str, hypothesis: str, *, threshold: float | None = None
     ) -> Entailment: ...
 
     @overload
     def entails(
+        self, premise: Strings, hypothesis: Strings, *, threshold: float | None = None
+    ) -> list[Entailment]: ...
+
+    @overload
+    def entails(
         self, premise: Sentences, hypothesis: Sentences, *, threshold: float | None = None
-    ) -> Entailment | list[Entailment]: ...
+    ) -> Any: ...
 
     def entails(
         self, premise: Sentences, hypothesis: Sentences, *, threshold: float | None = None
@@ -298,10 +307,13 @@ class Comparing(Encoding):
         return found[0] if single(premise, hypothesis) else found
 
     @overload
-    def direction(self, a: str, b: str) -> Direction: ...
+    def direction(self, a: str, b: str) -> Direction: ...  # type: ignore[overload-overlap]
 
     @overload
-    def direction(self, a: Sentences, b: Sentences) -> Direction | list[Direction]: ...
+    def direction(self, a: Strings, b: Strings) -> list[Direction]: ...
+
+    @overload
+    def direction(self, a: Sentences, b: Sentences) -> Any: ...
 
     def direction(self, a: Sentences, b: Sentences) -> Direction | list[Direction]:
         """Return which of two entailing sentences entails the other; a list for lists.
