@@ -54,8 +54,8 @@ class EmbedderModule(InputModule):  # type: ignore[misc]
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **_: Any
     ) -> dict[str, Any]:
-        """Return the texts; they are tokenised by ``Embedder.encode``."""
-        return {"texts": [f"{prompt or ''}{text}" for text in inputs]}
+        """Return the texts; they are tokenised by ``Embedder.encode``, which refuses others."""
+        return {"texts": [f"{prompt}{text}" if prompt else text for text in inputs]}
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Put ``sentence_embedding`` beside the texts."""

@@ -16,6 +16,7 @@ from torch import Tensor
 import sentune
 from sentune import Embedder
 from sentune.corpora.schema import Kind
+from sentune.errors import InvalidValue
 from sentune.methods.invertible import Invertible
 from sentune.methods.simcse import Simcse
 from sentune.training.model import save_model
@@ -101,6 +102,9 @@ def test_a_length_and_a_pair_of_vectors_are_those_of_the_embedder(
     theirs = peer.SentenceTransformer(str(folder), device="cpu", trust_remote_code=True)
     assert theirs.max_seq_length == ours.max_length == 16
     whole = ours.encode(SENTENCES)
+    np.testing.assert_allclose(theirs.encode(["poodle runs"], prompt="a "), whole[:1], rtol=1e-5)
+    with pytest.raises(InvalidValue, match=r"sentences\[0\]: None"):
+        theirs.encode([None])
     found = theirs.similarity_pairwise(whole[0], whole[1])
     assert found.tolist() == pytest.approx([ours.similarity(whole[0], whole[1])])
     theirs.max_seq_length = ours.max_length = 4
