@@ -1,8 +1,9 @@
 """The threshold beta of ambiguous RTE, found exactly (GumbelCSE section 4.4, Eq. 14).
 
 A pair has a range of probabilities, from low to high, over its interpretations: entailment where
-low > beta, non-entailment where high < beta, both otherwise. Only the sorted values and the gaps
-between them can make a difference, so cumulative counts along them give every macro F1 there is.
+low > beta, non-entailment where high < beta, both otherwise. Only the gaps between the sorted
+values are tried, so cumulative counts along them give every macro F1 there is. A beta that equals a
+value would call pairs of that one probability both, until rounding moves it by a bit.
 
 Legend: V = combinations of other readouts, N = pairs, K = 2N + 1 places among the sorted values.
 """
@@ -10,7 +11,7 @@ Legend: V = combinations of other readouts, N = pairs, K = 2N + 1 places among t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -120,8 +121,8 @@ def best_beta(
 ) -> BestBeta:
     """Return the beta with the largest macro F1 over the three classes; of equal ones the lowest.
 
-    The F1 of a class that is neither predicted nor gold counts as 0. A beta between two values
-    lies halfway.
+    The F1 of a class that is neither predicted nor gold counts as 0. Beta lies halfway between two
+    values, or beyond all of them.
 
     Args:
         lows, highs: [..., N] finite, low <= high.
@@ -209,11 +210,7 @@ def _best_of_rows(
     order = np.argsort(values, axis=1, kind="stable")
     values = np.take_along_axis(values, order, axis=1)
     lows, highs = _cumulated(order, truth)
-    candidates = [
-        (betas, _macro(at_low, at_high, truth, weights))
-        for betas, at_low, at_high in _candidates(values, lows, highs)
-    ]
-    betas, scores = (np.concatenate(side, axis=1) for side in zip(*candidates, strict=True))
+    betas, scores = _gaps(values), _macro(lows, highs, truth, weights)
     scores = np.where((betas >= limits[0]) & (betas <= limits[1]), scores, -np.inf)
     best = scores.max(axis=1)
     return np.where(scores == best[:, None], betas, np.inf).min(axis=1), best
@@ -234,29 +231,14 @@ def _cumulated(order: Counts, truth: Counts) -> tuple[_Tally, _Tally]:
     )
 
 
-def _candidates(
-    values: Floats, lows: _Tally, highs: _Tally
-) -> Iterator[tuple[Floats, _Tally, _Tally]]:
-    """Every beta that can make a difference, [V, K] at a time, NaN where a place has none.
-
-    First the gaps: at place k the first k values are under beta. Then the values themselves: a
-    run of equal values from place s to place e has lows at or under beta up to e, but highs under
-    it only up to s.
-    """
+def _gaps(values: Floats) -> Floats:
+    """[V, K]: at place k a beta above the first k sorted values and below the rest; NaN if none."""
     ends = (np.nextafter(values[:, :1], -np.inf), np.nextafter(values[:, -1:], np.inf))
     left, right = values[:, :-1], values[:, 1:]
     middle = left + (right - left) / 2
     # neighbouring floats have nothing in between: the middle rounds to one of them
     inner = np.where((left < middle) & (middle < right), middle, np.nan)
-    yield np.concatenate([ends[0], inner, ends[1]], axis=1), lows, highs
-    last = np.ones(values.shape, dtype=bool)
-    last[:, :-1] = left < right
-    edge = np.pad(last, ((0, 0), (1, 0)), constant_values=True)
-    places = np.where(edge, np.arange(edge.shape[1]), 0)
-    start = np.maximum.accumulate(places, axis=1)[:, :-1]  # of the run that value k belongs to
-    at_high = _Tally(*(np.take_along_axis(c, start, axis=1) for c in highs))
-    at_low = _Tally(*(c[:, 1:] for c in lows))
-    yield np.where(last, values, np.nan), at_low, at_high
+    return np.concatenate([ends[0], inner, ends[1]], axis=1)
 
 
 def _checked(lows: ArrayLike, highs: ArrayLike, gold: ArrayLike) -> tuple[Floats, Floats, Counts]:
