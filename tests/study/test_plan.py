@@ -35,11 +35,12 @@ def test_a_plan_says_trials_rungs_examples_and_concurrency():
     plan = make_plan(config(trials=9, finalists=2, seeds=3), SPACE, LAPTOP)
     assert plan.rungs == (100, 300)
     assert (plan.trials, plan.finalists, plan.concurrent, plan.launcher) == (9, 6, 2, "inline")
-    # nine to the first rung, three to the second, one to the end; six finalists whole
-    assert plan.examples_expected == 9 * 100 + 3 * 200 + 1 * 600 + 6 * 900
+    # nine to the first rung, three to the second, both that may win to the end; six runs of the
+    # finals whole
+    assert plan.examples_expected == 9 * 100 + 3 * 200 + 2 * 600 + 6 * 900
     assert plan.examples_at_most == 15 * 900
-    # all nine at the first rung, three at the second, one at the end; six finalists at all three
-    assert plan.validations_expected == 9 + 3 + 1 + 6 * 3
+    # all nine at the first rung, three at the second, two at the end; six finalists at all three
+    assert plan.validations_expected == 9 + 3 + 2 + 6 * 3
     assert plan.validations_at_rungs == 9 + 3
     assert json.loads(json.dumps(plan.to_dict())) == plan.to_dict()
 

@@ -106,6 +106,19 @@ def test_promotion_lets_none_pass_a_rung_before_it_can_compare():
     assert ahead.verdict(curves, 1, 100) == asha.verdict(curves, 1, 100) != ""
 
 
+@pytest.mark.parametrize("name", ["asha", "asha-promotion"])
+def test_of_equal_trials_no_more_go_on_than_of_others(name):
+    """Models that have learned nothing yet often have the same accuracy."""
+    scheduler = KINDS[name](**NUMBERS)
+    curves = {number: {100: 0.5} for number in range(9)}
+    stopped = {number: 100 for number in curves if scheduler.verdict(curves, number, 100)}
+    while (number := scheduler.promoted(curves, stopped)) is not None:
+        del stopped[number]
+    assert [*curves.keys() - stopped] == ([0] if name == "asha" else [0, 1, 2])
+    said = "0.5 at 100 examples; the best 3 of 9 go on, from 0.5, of equals the earlier"
+    assert scheduler.verdict(curves, 8, 100) == said
+
+
 def test_a_round_of_hyperband_has_the_brackets_of_the_algorithm():
     """R = 81, eta = 3: 81, 34, 15, 8 and 5 trials (Li et al. 2018, table 1)."""
     hyperband = Hyperband(first_rung=1, eta=3, max_examples=81)
@@ -168,3 +181,8 @@ def test_reasons_are_in_plain_words():
 )
 def test_what_a_search_is_expected_to_cost(name, trials, examples):
     assert KINDS[name](**NUMBERS).expected(trials) == examples
+
+
+def test_trials_that_go_on_for_the_finals_cost_too():
+    scheduler = KINDS["asha-promotion"](**{**NUMBERS, "keep": 3})
+    assert scheduler.expected(8) == 8 * 100 + 3 * 200 + 3 * 600

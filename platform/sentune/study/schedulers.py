@@ -115,9 +115,11 @@ class Halving(Scheduler):
         reached = sorted(values, reverse=True)
         places = self._places(len(reached))
         own = self.sign * curves[trial][examples]
-        if sum(value > own for value in reached) < places:
+        if sum(value >= own for value in reached) <= places:  # of equals the earlier are better
             return ""
-        return f"{self.sign * own:.4g} at {examples:,} examples; {self._why(reached, places)}"
+        equal = ", of equals the earlier" if places and own == reached[places - 1] else ""
+        why = self._why(reached, places)
+        return f"{self.sign * own:.4g} at {examples:,} examples; {why}{equal}"
 
     def _why(self, reached: Sequence[float], places: int) -> str:
         return (
@@ -130,7 +132,7 @@ class Halving(Scheduler):
 
     def left(self, trials: int, milestone: int) -> int:
         share: int = self.eta ** sum(rung < milestone for rung in self.rungs)
-        return min(trials, max(1, trials // share))
+        return min(trials, max(self.keep, trials // share))
 
 
 @dataclass(frozen=True, kw_only=True)
