@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import scipy
+
 from sentune.formatting import measured
 
 WORDS = {
@@ -58,6 +60,12 @@ def of_rule(name: str) -> bool:
     return last in WORDS or last.startswith(tuple(f"{of}_" for of in MEASURED_ALIKE))
 
 
+def half_interval(error: float | None, freedom: float = math.inf) -> float | None:
+    """Return half of the 95 % interval (Student 1908) that goes with a standard error, or of one
+    run with a standard deviation, of so many degrees of freedom; None where there is none."""
+    return None if error is None else error * float(scipy.stats.t.ppf(1 - SIGNIFICANT / 2, freedom))
+
+
 def verdict_on(
     metric: str,
     value: float,
@@ -68,7 +76,7 @@ def verdict_on(
     *,
     error_on: str = "dev",
 ) -> RuleVerdict | None:
-    """Return whether a value is above that of the best rule by more than its error.
+    """Return whether a value is above that of the best rule by more than its error, at 95 %.
 
     Where the two were compared on the same items, the error is the difference's own, and the
     difference has to be significant, too (p < 0.05). One run without an error and without a
@@ -76,7 +84,7 @@ def verdict_on(
 
     Args:
         value: of the model, a larger one is better.
-        error: standard deviation over seeds or standard error over pairs; None: it is not known.
+        error: half of the value's 95 % interval, see ``half_interval``; None: it is not known.
         baselines: ``task/rule`` -> value, on the same corpus.
         part: of the data, ``test`` or ``dev``.
         paired: ``task/rule`` -> fields of the paired test against it.
@@ -93,7 +101,7 @@ def verdict_on(
     rule = f"{name} ({measured(metric, best)})"
     found, bar = f"{metric} {measured(metric, value)} on {part}", error or 0.0
     where = "" if error_on == part else f" on {error_on}"
-    own = f"its error of {measured(metric, error)}{where}" if error else ""
+    own = f"its 95 % interval of ± {measured(metric, error)}{where}" if error else ""
     if test is not None:
         found, bar, own = f"{found} ({_paired(metric, test)})", test["standard_error"], ""
     if value <= best - bar or value == best:

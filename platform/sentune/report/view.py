@@ -25,7 +25,14 @@ from sentune.records import (
 )
 from sentune.report.axes import Axis, axes_of
 from sentune.report.importance import Importance, importance
-from sentune.report.rules import ACCURACIES, RuleVerdict, of_rule, rules_of, verdict_on
+from sentune.report.rules import (
+    ACCURACIES,
+    RuleVerdict,
+    half_interval,
+    of_rule,
+    rules_of,
+    verdict_on,
+)
 
 ERROR = "_standard_error"
 """Ending of a metric that is the standard error of another one, over the pairs of a task."""
@@ -197,14 +204,18 @@ class View:
         over = self.measured.get(objective)
         if over is None or summary.mode != "max" or summary.model is None:
             return None
-        error = over.sd if len(over.values) > 1 else self.error(objective)
-        if objective not in summary.test:
-            return verdict_on(objective, over.mean, error, summary.baselines, "dev")
-        value, own = summary.test[objective], self.test_error(objective)
+        runs, on_test = len(over.values), objective in summary.test
+        if runs > 1:  # what is shipped, and measured on test, is one of them
+            bar = half_interval(over.sd / math.sqrt(1 if on_test else runs), runs - 1)
+        else:
+            bar = half_interval(self.error(objective))
+        if not on_test:
+            return verdict_on(objective, over.mean, bar, summary.baselines, "dev")
+        value, own = summary.test[objective], half_interval(self.test_error(objective))
         paired = summary.against_rules.get(objective, {})
-        error, error_on = (error, "dev") if own is None else (own, "test")
+        bar, error_on = (bar, "dev") if own is None else (own, "test")
         rules = summary.baselines
-        return verdict_on(objective, value, error, rules, "test", paired, error_on=error_on)
+        return verdict_on(objective, value, bar, rules, "test", paired, error_on=error_on)
 
     @property
     def subsets(self) -> int:
