@@ -19,7 +19,7 @@ from sentune.study.config import StudyConfig
 from sentune.study.runner.finals import Finals, compare
 from sentune.study.runner.retention import Retention, note_published
 from sentune.study.runner.trial_source import Source
-from sentune.study.space.objectives import Objective
+from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.store.storage import open_storage, open_study
 from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
@@ -101,6 +101,20 @@ def test_only_feasible_trials_are_finalists(scene: Scene) -> None:
     scene.trial(3, 0.5)
     scene.trial(4, 0.7)
     assert [t.id for t in scene.finals().best_trials()] == [2, 1]
+
+
+def test_the_verdict_says_what_the_winner_breaks_from_fresh_seeds(scene: Scene) -> None:
+    scene.search = replace(scene.search, constraints=[Constraint.parse(f"{OBJECTIVE}<=0.06")])
+    scene.trial(3, 0.06)
+    finals = scene.finals()
+    assert finals.compared([]) == ("", {})
+    scene.play(finals)
+    verdict, comparison = finals.compared(finals.records())
+    assert verdict == (
+        "Trial 0 is the only finalist; there is none to compare it with. "
+        "In the mean over its seeds it breaks toy/score<=0.06 by 0.0315."
+    )
+    assert comparison["winner"] == 0
 
 
 def test_with_several_objectives_finalists_are_on_the_front(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from sentune.study.config import StudyConfig, objectives_of
 from sentune.study.fork import fork_from, place_of_trials, refuse_foreign_trials
 from sentune.study.planning.capacity import WORKER_CPUS, available
 from sentune.study.planning.plan import make_plan, searched
-from sentune.study.runner.finals import Finals, compare
+from sentune.study.runner.finals import Finals
 from sentune.study.runner.limits import Alone, Limits
 from sentune.study.runner.population import Population
 from sentune.study.runner.retention import Retention
@@ -353,7 +353,7 @@ class Study:
         else:  # an earlier start, or this one, may have begun them
             runs = [run.record for run in self.view.snapshot(driven=True).finals]
         state, reason = self._ending(trials, limits, finals)
-        verdict, comparison = compare(finalists, self.store.first)
+        verdict, comparison = finals.compared(finalists) if finals is not None else ("", {})
         front = pareto_front(trials, self.objectives) if several else []
         return StudyOutcome(
             state=state,

@@ -102,6 +102,17 @@ class Finals:
             found.append(known)
         return sorted(found, key=lambda r: (-first.sign * r.metrics[first.metric].mean, r.trial))
 
+    def compared(self, finalists: Sequence[FinalistRecord]) -> tuple[str, dict[str, Any]]:
+        """Return what ``compare`` says of ``records``, and which constraints the winner breaks in
+        the mean over its seeds: a trial of the search may hold one by chance."""
+        verdict, comparison = compare(finalists, self.search.first)
+        means = {n: over.mean for one in finalists[:1] for n, over in one.metrics.items()}
+        known = [c for c in self.search.constraints if c.metric in means]
+        broken = [f"{c} by {by:.4g}" for c in known if (by := c.violation(means)) > 0]
+        if broken:
+            verdict += f" In the mean over its seeds it breaks {', '.join(broken)}."
+        return verdict, comparison
+
     def runs(self) -> dict[str, TrialRecord]:
         """Return name -> run, all that are stored, also of trials that are not chosen any more."""
         return {name_of(run): self.store.record(run) for run in self.store.trials()}
