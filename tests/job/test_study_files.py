@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,7 @@ from sentune.job.study_files import (
 from sentune.job.test_set import TestReads, Winner
 from sentune.report.view import View
 from sentune.study.config import StudyConfig
+from sentune.study.space.objectives import Objective
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.file_lock import LOCK_FILE
 from sentune.study.store.storage import storage_url
@@ -79,6 +81,16 @@ def test_a_study_that_was_moved_names_its_own_model(tmp_path: Path) -> None:
     make_study(tmp_path, summary={"state": "complete", "model": "/gone/toy/model"})
     seen = StudyView(find_study(str(tmp_path), "toy")).snapshot()
     assert summary_of(seen)["model"] == f"{tmp_path}/toy/model"
+
+
+def test_a_study_that_runs_has_a_front(tmp_path: Path) -> None:
+    make_study(tmp_path)
+    seen = StudyView(find_study(str(tmp_path), "toy")).snapshot()
+    score, same = seen.objective, Objective(seen.objective.metric, "min")
+    assert "front" not in summary_of(seen)
+    found = summary_of(replace(seen, objectives=(score, Objective("toy/loss", "min"))))
+    assert found["front"] == [5]
+    assert summary_of(replace(seen, objectives=(score, same)))["front"] == [5, 2, 0]
 
 
 def test_a_summary_names_the_decoder(tmp_path: Path) -> None:

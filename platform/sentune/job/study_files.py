@@ -19,6 +19,7 @@ from sentune.job.families.base import JobFamily
 from sentune.job.options import StudyOptions
 from sentune.records import StudySummary
 from sentune.study.config import StudyConfig, objectives_of
+from sentune.study.space.objectives import pareto_front
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.study_index import (
     DESCRIPTION,
@@ -188,4 +189,7 @@ def summary_of(study: StudySnapshot) -> dict[str, Any]:
         content |= {"state": study.state, "reason": study.reason, "spent": asdict(study.spent)}
         if not content.get("finalists"):
             content["finalists"] = [asdict(finalist) for finalist in study.finalists]
+        if len(study.objectives) > 1:
+            front = pareto_front(study.trials, study.objectives)
+            content["front"] = [trial.id for trial in front]
     return content
