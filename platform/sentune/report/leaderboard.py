@@ -23,7 +23,8 @@ NOTE = (
     "of test. "
     "p: Welch's t test over the seeds against the first study, where both have two or more and "
     "were judged on the same development corpora; "
-    "of pairs: the exact sign test of the shipped models on the same test pairs."
+    "of pairs: the exact sign test of the shipped models on the same test pairs. "
+    "Each p is of one comparison with the best of all: among many studies some are small by chance."
 )
 
 
