@@ -181,6 +181,17 @@ def beir(folder: Path, number: int) -> None:
     _table(folder / "qrels" / "test.tsv", ("query-id", "corpus-id", "score"), judged)
 
 
+def named_columns(file: Path, number: int) -> None:
+    """Labelled pairs with columns a, b, c and numbers for labels, as docs/own-data.md names them."""
+    labels = ("entailment", "neutral", "contradiction")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(("a", "b", "c"))
+        for row in pairs(number):
+            writer.writerow((row["premise"], row["hypothesis"], labels.index(row["label"])))
+
+
 def _words() -> list[str]:
     texts = [*pairs(0), *pairs(1)]
     scenes = [row["sentence1"] for row in scored(0)]
@@ -206,6 +217,7 @@ WRITERS: dict[str, Callable[[Path, int], None]] = {
     "chaosnli": chaosnli,
     "compression": compression,
     "csts": csts,
+    "csv": named_columns,
     "discofuse": discofuse,
     "glove": glove,
     "multinli": snli,
