@@ -51,11 +51,11 @@ Every table and figure that `sentune paper ls` names, made by one command:
 
     .venv/bin/python -m benchmarks.quick_tables DATA --encoder all-MiniLM-L6-v2
 
-It says that each of them is made, and nothing about the papers: ours comes from all-MiniLM-L6-v2,
-or from GloVe's 33,860 commonest words, after 128 to 1,024 examples, one seed, judged on about 100
-rows, often of another split than the paper's. A cell is empty where a data set is not at hand, or
-where a row is an encoder of the Hugging Face hub, which was not asked. How to make a table of the
-paper's own size: [the papers' tables](papers.md).
+This page shows that each table can be made, and says nothing about the papers: our figures come
+from all-MiniLM-L6-v2, or from GloVe's 33,860 commonest words, after 128 to 1,024 examples, one
+seed, judged on about 100 rows, often of another split than the paper's. A cell is empty where a
+data set was not at hand, or where a row is an encoder of the Hugging Face Hub, which was not asked.
+How to make a table of the paper's own size: [the papers' tables](papers.md).
 """
 
 

@@ -182,7 +182,7 @@ def beir(folder: Path, number: int) -> None:
 
 
 def named_columns(file: Path, number: int) -> None:
-    """Labelled pairs with columns a, b, c and numbers for labels, as docs/own-data.md names them."""
+    """Labelled pairs in columns a, b and c, with numbers for labels: docs/own-data.md."""
     labels = ("entailment", "neutral", "contradiction")
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w", newline="") as out:
