@@ -107,10 +107,10 @@ def verdict_on(
     if value <= best - bar or value == best:
         return RuleVerdict(f"It does not beat {rule}: {found}.", False)
     if abs(value - best) <= bar or (test is not None and test["p"] >= SIGNIFICANT):
-        within = f", within {own}" if own else ""
-        return RuleVerdict(f"It is not told from {rule}{within}: {found}.", None)
+        within = f", with {own}" if own else ""
+        return RuleVerdict(f"Whether it beats {rule} is open: {found}{within}.", None)
     if error is None and test is None:
-        text = f"It is not told from {rule}: {found} (one run, no error bar)."
+        text = f"Whether it beats {rule} is open: {found} (one run, no error bar)."
         return RuleVerdict(text, None)
     beyond = f", by more than {own}" if own else ""
     return RuleVerdict(f"It beats {rule}{beyond}: {found}.", True)
