@@ -288,6 +288,23 @@ def test_one_that_begins_anew_stands_once_in_the_rung_that_it_comes_to_again(sto
     assert search.store.record(search.next().number).parent == 1
 
 
+def test_one_that_begins_anew_is_not_judged_again_where_it_was_among_the_best(storage):
+    """Of equals the earlier ones are better: it would be stopped there for ever."""
+    more = {"numbers": {"eta": 3, "max_examples": 300}, "has_checkpoint": lambda *_: False}
+    search = Search(storage, trials=6, **more)
+    for _ in range(12):
+        if (run := search.source.next(0)) is None:
+            break
+        for at in (100, 300):
+            report = Report(examples=at, final=at == 300, metrics={"toy/score": 0.5, PART: 1.0})
+            if stopped := search.store.milestone(run.number, report):
+                search.store.prune(run.number, stopped)
+                break
+        else:
+            search.store.complete(run.number)
+    assert search.source.finished
+
+
 def test_where_a_budget_is_used_up_only_what_the_search_needs_goes_on(storage):
     search = Search(storage, trials=9)
     search.stop_two()

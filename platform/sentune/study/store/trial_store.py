@@ -169,6 +169,9 @@ class TrialStore:
             return ""
         if codec.TO_END in stored.user_attrs:
             return ""
+        parent = stored.user_attrs.get(codec.PARENT)  # where that one was among the best, this is
+        if parent is not None and report.examples <= codec.stopped_at(self.get(parent)):
+            return ""
         now = copy.copy(stored)
         if len(self.objectives) == 1:
             reached = {report.examples: report.metrics[self.first.metric]}
