@@ -265,6 +265,11 @@ def test_a_saved_model_is_the_same_model(folder: Path, gumbel: Embedder) -> None
     assert loaded.entails(*SENTENCES[:2]) == gumbel.entails(*SENTENCES[:2])
 
 
+def test_a_card_that_was_edited_in_another_encoding_does_not_stop_the_model(folder: Path) -> None:
+    (folder / "README.md").write_text("café", encoding="latin-1")
+    assert Embedder.load(folder, "cpu").card == "caf\ufffd"
+
+
 def test_a_model_in_an_object_store_is_copied_once(folder: Path, gumbel: Embedder) -> None:
     store, place = fsspec.filesystem("memory"), "memory://embedder/gumbel/model"
     store.put(str(folder), "/embedder/gumbel/model", recursive=True)

@@ -138,7 +138,7 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
         raise InvalidValue("model", str(folder), "there is no such folder")
     check_model(folder)
     card = folder / CARD_FILE
-    text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
     try:
         if read_settings(folder)["method"] in CLOSED_FORM:
             return _on_words(load_closed_form(folder), text)
