@@ -20,6 +20,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
+import sentune
 from sentune.embedder.embedder import Embedder
 from sentune.encoders import prepare
 from sentune.errors import InvalidValue
@@ -183,7 +184,9 @@ def test_many_clients_get_their_own_answers(address: str, model: Path) -> None:
 
 
 def test_its_interface_is_described_and_wrong_requests_are_refused(address: str) -> None:
-    paths = asked(address, "openapi.json")["paths"]
+    described = asked(address, "openapi.json")
+    assert described["info"]["version"] == sentune.__version__
+    paths = described["paths"]
     assert set(paths) == {"/health", "/embeddings", "/entails", "/similarity", "/direction"}
     with urllib.request.urlopen(f"{address}/docs", timeout=60) as page:
         assert b"/openapi.json" in page.read()

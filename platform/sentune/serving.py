@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from ray import serve
 
+import sentune
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.encode import Embeddings
 from sentune.errors import InvalidValue
@@ -68,7 +69,9 @@ class HealthAnswer(BaseModel):
     model: str
 
 
-web = FastAPI(title="sentune", description="A model of sentence embeddings.")
+web = FastAPI(
+    title="sentune", description="A model of sentence embeddings.", version=sentune.__version__
+)
 
 
 @web.exception_handler(RequestValidationError)
