@@ -63,7 +63,7 @@ UNSUPERVISED = SearchSpace(
     },
 )
 
-# Pairs without hard negatives: the supervised contrastive baseline of InterSent's paper, whose
+# Pairs without hard negatives: the supervised contrastive baseline of InterSent, whose code's
 # batch and temperature these are.
 PAIRS = SearchSpace(
     method="simcse-pairs",
