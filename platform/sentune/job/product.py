@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -161,16 +162,26 @@ def _judge(
         folder = Path(scratch, MODEL)
         job.export(best_run(summary), checkpoint, folder, {})
         result = measured(job, folder, test)
-    for task, (similarities, scores) in result.scored.items():
-        for name in METRICS:
-            error = standard_error(similarities, scores, name)
-            result.metrics[f"{task}/{name}{ERROR}"] = error
+    result.metrics |= _errors(result)
     rules = baselines_of(job, test)
     able = {name.partition("/")[0] for name in result.metrics}  # a point has no direction
     found = {name: v for name, v in rules.values.items() if name.partition("/")[0] in able}
     summary.baselines, summary.against_rules = found, rules.compared(result)
     summary.test = {k: v for k, v in result.metrics.items() if k not in summary.baselines}
     return {**result.tables, HITS_FILE: {n: hits.tolist() for n, hits in result.hits.items()}}
+
+
+def _errors(result: Result) -> dict[str, float]:
+    """Return the standard errors, over the items of a task, of accuracies and correlations."""
+    found = {
+        f"{metric}{ERROR}": float(hits.std(ddof=1)) / math.sqrt(len(hits))
+        for metric, hits in result.hits.items()
+        if len(hits) > 1
+    }
+    for task, (similarities, scores) in result.scored.items():
+        for name in METRICS:
+            found[f"{task}/{name}{ERROR}"] = standard_error(similarities, scores, name)
+    return found
 
 
 def measured(job: JobFamily, folder: Path, test: tuple[Corpus, ...]) -> Result:
