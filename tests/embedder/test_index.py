@@ -100,6 +100,14 @@ def test_an_index_in_the_home_folder_is_found(
     assert embedder.search(QUERIES[:1], "~/index", k=1)
 
 
+def test_a_damaged_index_is_named(encoder: str, source: Path, tmp_path: Path) -> None:
+    embedder, file = make(encoder, "simcse"), tmp_path / "sentences.parquet"
+    SentenceIndex.build(embedder, source, tmp_path)
+    file.write_bytes(file.read_bytes()[:-99])
+    with pytest.raises(InvalidValue, match=r"INDEX.*sentences\.parquet is damaged.*make it again"):
+        embedder.search(QUERIES, tmp_path)
+
+
 def test_what_cannot_be_searched_is_refused(encoder: str, source: Path, tmp_path: Path) -> None:
     gumbel, simcse = make(encoder, "gumbel"), make(encoder, "simcse")
     with pytest.raises(InvalidValue, match=r"INDEX.*sentune index"):

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from sentune.errors import CorpusError, InvalidValue
+from sentune.errors import CorpusError, InvalidValue, first_line
 from sentune.geometry.base import Geometry
 from sentune.geometry.points import Points
 from sentune.tasks.nearest_passages import NOTHING, NearestPassages
@@ -117,8 +117,12 @@ class SentenceIndex:
         ]
 
     def _batches(self, *columns: str, rows: int = ROWS) -> Iterator[Any]:
-        file = pq.ParquetFile(self.folder / SENTENCES)
-        yield from file.iter_batches(batch_size=rows, columns=[*columns])
+        try:
+            file = pq.ParquetFile(self.folder / SENTENCES)
+            yield from file.iter_batches(batch_size=rows, columns=[*columns])
+        except (pa.ArrowException, OSError) as error:
+            fix = f"{SENTENCES} is damaged: {first_line(error)}; make it again"
+            raise InvalidValue("INDEX", str(self.folder), fix) from error
 
     def _texts(self, places: set[int]) -> dict[int, str]:
         """Return the sentences at some places."""
