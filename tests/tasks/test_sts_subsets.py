@@ -71,6 +71,9 @@ def test_every_subset_and_both_means() -> None:
         assert task.sweep(similarities[None], metric) == pytest.approx([whole])
         mean, news, msr = found.metrics[f"sts/{metric}_mean"], parts["news"], parts["MSRpar"]
         assert mean == pytest.approx((news + msr) / 2)
+        for name in (f"{metric}_mean", f"{metric}_weighted_mean", f"MSRpar/{metric}"):
+            expected = [found.metrics[f"sts/{name}"]]
+            assert task.sweep(similarities[None], name) == pytest.approx(expected)
     means = {f"sts/{metric}_{mean}" for metric in METRICS for mean in ("mean", "weighted_mean")}
     parts_of = {f"sts/{subset}{m}" for subset in ("", "news/", "MSRpar/") for m in METRICS}
     assert found.metrics.keys() == means | parts_of
@@ -118,6 +121,32 @@ def test_nothing_defined_is_0_everywhere_in_a_sweep() -> None:
 def test_a_sweep_refuses_other_metrics() -> None:
     with pytest.raises(InvalidValue, match="spearman, pearson"):
         sts(SCORES).sweep(np.zeros((2, 7)), "kendall")
+
+
+def test_a_mean_over_subsets_chooses_where_there_are_some() -> None:
+    one, whole = sts(SCORES, SUBSETS), sts(SCORES)
+    for metric, with_subsets, without in (
+        ("spearman_mean", "spearman_mean", "spearman"),
+        ("pearson_weighted_mean", "pearson_weighted_mean", "pearson"),
+        ("news/spearman", "news/spearman", "spearman"),
+        ("accuracy", "pearson", "pearson"),
+    ):
+        assert (one.chosen_by(metric), whole.chosen_by(metric)) == (with_subsets, without)
+    with pytest.raises(InvalidValue, match=r"spearman, pearson$"):
+        whole.sweep(np.zeros((2, 7)), "pearson_mean")
+
+
+def test_the_error_of_a_mean_is_that_of_subsets_drawn_apart() -> None:
+    random = np.random.default_rng(0)
+    scores, names = random.uniform(size=300), ["a"] * 200 + ["b"] * 100
+    similarities = scores + random.normal(size=300)
+    task = sts(scores.tolist(), names)
+    squares = 0.0
+    for place, weight in ((slice(200), 2 / 3), (slice(200, 300), 1 / 3)):
+        r = scipy_of("pearson", similarities[place], scores[place])
+        squares += (weight * (1 - r**2)) ** 2 / len(scores[place])
+    error = task.standard_error(similarities, "pearson_weighted_mean")
+    assert error == pytest.approx(np.sqrt(squares), rel=0.1)
 
 
 def test_many_variants_of_many_pairs() -> None:

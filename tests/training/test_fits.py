@@ -63,6 +63,20 @@ def test_a_model_folder_of_0_2_0_names_the_readout_of_laes_units(tmp_path: Path)
     assert loaded.readouts == {"sts/n_h": 2, "n_h": 2}
 
 
+def test_the_model_of_a_study_by_a_subset_has_its_task_s_readout(tmp_path: Path) -> None:
+    model = build_closed_form("laes", words(), {})
+    statistics = model.statistics()
+    statistics.add(TEXTS)
+    model.solve(statistics, 3)
+    (tmp_path / "fit").mkdir()
+    save_fit(model, tmp_path / "fit")
+    export_closed_form(
+        tmp_path / "fit", tmp_path / "model", words=words(), settings={},
+        readouts={"sts12/n_h": 3, "sts/n_h": 2}, objective="sts12/MSRpar/pearson", card={},
+    )  # fmt: skip
+    assert load_closed_form(tmp_path / "model").readouts["n_h"] == 3
+
+
 def test_an_unknown_setting_is_named() -> None:
     with pytest.raises(InvalidValue, match="n_h"):
         build_closed_form("laes", words(), {"n_h": 3})

@@ -80,11 +80,42 @@ class Sts:
             found.metrics[f"{self.name}/{metric}_weighted_mean"] = weighted
         return found
 
+    def chosen_by(self, metric: str) -> str:
+        """Return the metric that a readout is chosen by under an objective of this ``metric``:
+        itself, its correlation over all pairs where there are no such subsets, else ``pearson``."""
+        names = self._metrics()
+        correlation = metric.rpartition("/")[2].partition("_")[0]
+        return metric if metric in names else correlation if correlation in METRICS else "pearson"
+
     def sweep(self, similarities: Floats, metric: str = "pearson") -> Floats:
-        """[V, N] similarities -> [V] correlations over all pairs; undefined ones are 0."""
-        if metric not in METRICS:
-            raise InvalidValue("metric", metric, f"choose one of {', '.join(METRICS)}")
-        return np.nan_to_num(correlations(similarities, self.scores, metric), nan=0.0)
+        """[V, N] similarities -> [V] values of a metric, as ``metrics_of`` has it."""
+        correlation, parts, weights = self._parts(metric)
+        found = [correlations(similarities[:, p], self.scores[p], correlation) for p in parts]
+        swept: Floats = weights @ np.nan_to_num(np.stack(found))
+        return swept
+
+    def standard_error(self, similarities: Floats, metric: str) -> float:
+        """Return the standard error of a metric over the choice of pairs, of [N] similarities; of a
+        mean over subsets, whose pairs are drawn apart, from theirs."""
+        correlation, parts, weights = self._parts(metric)
+        each = [standard_error(similarities[p], self.scores[p], correlation) for p in parts]
+        return float(np.linalg.norm(weights * each))
+
+    def _metrics(self) -> list[str]:
+        means = ("", "_mean", "_weighted_mean") if self.subsets else ("",)
+        whole = [f"{metric}{mean}" for mean in means for metric in METRICS]
+        return whole + [f"{subset}/{metric}" for subset in self.subsets for metric in METRICS]
+
+    def _parts(self, metric: str) -> tuple[str, list[NDArray[np.int64]], Floats]:
+        """Return the correlation that a metric is the mean of, its parts' pairs and weights."""
+        if metric not in self._metrics():
+            raise InvalidValue("metric", metric, f"choose one of {', '.join(self._metrics())}")
+        subset, _, name = metric.rpartition("/")
+        correlation, _, mean = name.partition("_")
+        whole = self.subsets[subset] if subset else np.arange(len(self.scores))
+        parts = list(self.subsets.values()) if mean else [whole]
+        sizes = np.array([len(part) if mean == "weighted_mean" else 1 for part in parts])
+        return correlation, parts, sizes / sizes.sum()
 
     def _correlate(self, found: Result, name: str, similarities: Floats, scores: Floats) -> None:
         if not add_correlations(found, f"{name}/", similarities, scores):

@@ -23,7 +23,7 @@ from sentune.readouts.grid import REPRESENTATION, Grid
 from sentune.readouts.sweep import SWEEP_FILE, Sweep
 from sentune.tasks.base import Given, ModelTask, Result, Task, evaluate, finite, readout_of
 from sentune.tasks.pairs import symmetric_similarity
-from sentune.tasks.sts import METRICS, Sts, standard_error
+from sentune.tasks.sts import METRICS, Sts
 
 Floats = NDArray[np.float64]
 Similarities: TypeAlias = Callable[[Sequence[str], Any, Any, Sequence[int]], Floats]
@@ -43,7 +43,7 @@ def evaluate_family(
     Args:
         tasks: of scored pairs.
         axis: the readout that the models differ in, such as the number of components removed.
-        metric: ``pearson`` or ``spearman``, by which the value is chosen.
+        metric: of the objective, by which the value is chosen; see ``Sts.chosen_by``.
 
     Raises:
         InvalidValue: a task is of another kind.
@@ -56,13 +56,13 @@ def evaluate_family(
             fix = "methods on word vectors are judged on scored pairs"
             raise InvalidValue("task", task.name, fix)
         found = similarities(task.pairs.sentences, *task.pairs.rows, values)
-        name = f"{task.name}/{metric}"
-        sweep = Sweep(metric=name, axes={axis: grid}, values=task.sweep(found, metric))
+        short = task.chosen_by(metric)
+        name = f"{task.name}/{short}"
+        sweep = Sweep(metric=name, axes={axis: grid}, values=task.sweep(found, short))
         (place,) = sweep.place
         result.update(task.metrics_of(found[place]))
         result.readouts[f"{task.name}/{axis}"] = values[place]
-        error = standard_error(found[place], task.scores, metric)
-        result.metrics[f"{name}_standard_error"] = error
+        result.metrics[f"{name}_standard_error"] = task.standard_error(found[place], short)
         result.tables[f"{task.name}/{SWEEP_FILE}"] = sweep.to_table()
     return result
 

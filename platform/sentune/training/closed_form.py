@@ -60,7 +60,7 @@ def fit_and_sweep(
     if group.is_first:
         with beating("training"):
             model.solve(statistics, max(int(v) for v in grid), str(group.device))
-        metric = spec.objective.rpartition("/")[2]
+        metric = spec.objective.partition("/")[2]
         result = evaluate_family(
             tasks_for(*spec.dev.open()), model.similarities, model.axis.name, grid, metric
         )

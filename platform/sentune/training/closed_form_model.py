@@ -84,7 +84,7 @@ def export_closed_form(
         objective: ``task/metric``; the value that is best for this task is shipped.
     """
     model = load_fit(checkpoint, words)
-    axis, task = model.axis.name, objective.rpartition("/")[0]
+    axis, task = model.axis.name, objective.partition("/")[0]
     readouts = _renamed(readouts)
     shipped = {**readouts, axis: readouts[f"{task}/{axis}"]}
     with whole_folder(folder) as beside:
