@@ -66,8 +66,23 @@ def test_the_best_of_four_is_chosen_and_all_are_in_the_table() -> None:
         assert swept["values"] == pytest.approx([found[name] for name in NAMES[:4]])
     assert "pearson_mean" in result.tables[f"sts14/{TABLE}"]["z_en"]
     assert "sts14/a/spearman" in result.metrics
+    assert result.readouts["representation"] == result.readouts["sts/representation"]
     means = [np.mean([correlation(task, name) for task in tasks]) for name in NAMES[:4]]
-    assert result.readouts["representation"] == NAMES[int(np.argmax(means))]
+    of_others = evaluate_representations(tasks, represent, objective="mr/accuracy")
+    assert of_others.readouts["representation"] == NAMES[int(np.argmax(means))]
+
+
+@pytest.mark.parametrize("metric", ["spearman", "pearson_mean", "spearman_weighted_mean"])
+def test_the_objective_s_metric_and_task_choose(metric: str) -> None:
+    tasks = [sts("sts12", subsets=True), sts("sts14", subsets=True)]
+    result = evaluate_representations(tasks, represent, objective=f"sts14/{metric}")
+    for task in tasks:
+        rows = result.tables[f"{task.name}/{TABLE}"]
+        best = max(NAMES[:4], key=lambda name: rows[name][metric])
+        assert result.readouts[f"{task.name}/representation"] == best
+        assert result.metrics[f"{task.name}/{metric}"] == rows[best][metric]
+        assert result.tables[f"{task.name}/{SWEEP_FILE}"]["metric"] == f"{task.name}/{metric}"
+    assert result.readouts["representation"] == result.readouts["sts14/representation"]
 
 
 def test_readouts_are_applied_as_they_are() -> None:

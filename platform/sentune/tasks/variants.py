@@ -90,6 +90,7 @@ def evaluate_representations(
     features: Features | None = None,
     readouts: Given = None,
     grid: Grid = REPRESENTATION.grid,
+    objective: str = "sts/pearson",
 ) -> Result:
     """Metrics, readouts and tables of all tasks.
 
@@ -103,22 +104,26 @@ def evaluate_representations(
             here, section 5.2). It is never chosen.
         readouts: None to choose the representations (development set), or those chosen there.
         grid: representations to choose among.
+        objective: ``task/metric``; its metric chooses, see ``Sts.chosen_by``.
 
     Returns:
         As ``sentune.tasks.evaluate``. Where representations were chosen, the bare readout
-        ``representation`` is the one of the best mean over the STS tasks, for what has none.
+        ``representation``, for what has none, is that of the objective's task, or where this is
+        none of STS the one of the best mean over the STS tasks.
     """
+    leading, _, metric = objective.partition("/")
     sts = [task for task in tasks if isinstance(task, Sts)]
     result = Result()
     tables = []
     for done, task in enumerate(sts):
         beat("validating", done=done, total=len(tasks))
-        found = _judge(task, represent(task.sentences()), readouts, grid)
+        found = _judge(task, represent(task.sentences()), readouts, grid, metric)
         result.update(found)
         tables.append(found.tables[f"{task.name}/{TABLE}"])
     if readouts is None and sts:
         means = [np.mean([table[str(name)]["pearson"] for table in tables]) for name in grid]
-        result.readouts[REPRESENTATION.name] = str(grid[int(np.argmax(means))])
+        best = result.readouts.get(f"{leading}/{REPRESENTATION.name}", grid[int(np.argmax(means))])
+        result.readouts[REPRESENTATION.name] = str(best)
     chosen = result.readouts if readouts is None else readouts
     name = str(chosen.get(REPRESENTATION.name, SHIPPED))
 
@@ -132,13 +137,15 @@ def evaluate_representations(
     return result
 
 
-def _judge(task: Sts, representations: Mapping[str, Tensor], readouts: Given, grid: Grid) -> Result:
+def _judge(
+    task: Sts, representations: Mapping[str, Tensor], readouts: Given, grid: Grid, metric: str
+) -> Result:
     """Judge one STS task by the cosines of every representation, name -> [S, D] of its sentences.
 
     The metrics are those of the chosen representation, and ``TASK/words_pearson`` of averaged word
     vectors; ``TASK/representations.json`` holds those of each one. The readout is the one of the
-    highest Pearson correlation where it is chosen here; else the task's own, that of ``sts``, the
-    bare one, or the ensemble.
+    highest ``metric`` where it is chosen here; else the task's own, that of ``sts``, the bare one,
+    or the ensemble.
     """
     for name in (*grid, WORDS):
         _known(str(name), representations)
@@ -148,9 +155,9 @@ def _judge(task: Sts, representations: Mapping[str, Tensor], readouts: Given, gr
         for name, vectors in representations.items()
     }
     if readouts is None:
-        metric = f"{task.name}/pearson"
-        values = np.array([found[str(name)].metrics[metric] for name in grid])
-        sweep = Sweep(metric=metric, axes={REPRESENTATION.name: grid}, values=values)
+        chooser = f"{task.name}/{task.chosen_by(metric)}"
+        values = np.array([found[str(name)].metrics[chooser] for name in grid])
+        sweep = Sweep(metric=chooser, axes={REPRESENTATION.name: grid}, values=values)
         chosen: Any = sweep.chosen[REPRESENTATION.name]
         swept = {f"{task.name}/{SWEEP_FILE}": sweep.to_table()}
     else:

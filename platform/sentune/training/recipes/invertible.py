@@ -81,6 +81,7 @@ class InvertibleValidator(Validator):
     def __init__(self, spec: TrialSpec, settings: TrainingSettings, device: torch.device) -> None:
         super().__init__(spec, settings, device)
         self._grid, self._corpus = grid_of(REPRESENTATION, spec.readouts), spec.corpus
+        self._objective = spec.objective
         self._sample: list[np.ndarray] | None = None
 
     def _evaluate(self, method: Invertible, tasks: Tasks) -> Result:
@@ -93,7 +94,11 @@ class InvertibleValidator(Validator):
         with torch.no_grad(), autocast(self._settings.precision, self._device):
             represent.fit(self._sample)
             found = evaluate_representations(
-                tasks, represent, features=represent.features, grid=self._grid
+                tasks,
+                represent,
+                features=represent.features,
+                grid=self._grid,
+                objective=self._objective,
             )
         found.metrics["train/deviation"] = method.decoder.deviation()
         return found
