@@ -1,4 +1,7 @@
-"""Five studies on one cluster, one PostgreSQL, one S3 and one MLflow server; eight in ``make soak``."""
+"""Studies on one cluster, one PostgreSQL, one S3 and one MLflow server.
+
+Five of them; eight in ``make soak``.
+"""
 
 from __future__ import annotations
 
