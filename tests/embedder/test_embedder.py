@@ -318,8 +318,13 @@ def test_a_folder_that_lacks_a_file_is_refused_and_the_file_named(folder: Path, 
 
 
 def test_what_is_no_model_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match="no such folder"):
-        Embedder.load(tmp_path / "nowhere")
+    with pytest.raises(InvalidValue, match=r"no such folder; .* written hf:NAME"):
+        Embedder.load("bert-base-uncased")
+    study = tmp_path / "study"
+    (study / "model").mkdir(parents=True)
+    (study / "model" / "manifest.json").touch()
+    with pytest.raises(InvalidValue, match=r"it is a study; name .*study/model"):
+        Embedder.load(study)
     with pytest.raises(InvalidValue, match=r"without settings.json, readouts.json"):
         Embedder.load(tmp_path)
 

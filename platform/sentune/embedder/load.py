@@ -135,7 +135,10 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
         return load_pretrained(str(source), device)
     folder = folder_of(source)
     if not folder.is_dir():
-        raise InvalidValue("model", str(folder), "there is no such folder")
+        fix = "there is no such folder; the hub's models are written hf:NAME"
+        raise InvalidValue("model", str(folder), fix)
+    if (folder / "model" / MANIFEST).is_file():
+        raise InvalidValue("model", str(folder), f"it is a study; name {folder / 'model'}")
     check_model(folder)
     card = folder / CARD_FILE
     text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
