@@ -75,7 +75,7 @@ def test_one_configuration_is_trained_without_ray(tmp_path: Path) -> None:
         found = sentune.evaluate(model, {"direction": f"sick:{sick}"}, exclude=exclude)
         assert found.loc["direction/length", "value"] == share
     with pytest.raises(InvalidValue, match="gumbel has no component of its own"):
-        sentune.evaluate(model, {"direction": f"sick:{sick}"}, component_from="task")
+        sentune.evaluate(model, {"rte": f"sick:{sick}"}, component_from="task")
     with pytest.raises(InvalidValue, match=r"^epochs: 3 .*max_examples"):
         sentune.fit("gumbel", epochs=3)
 

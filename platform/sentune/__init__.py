@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sentune.study_result import StudyResult
     from sentune.tasks.own import task
 
-    __version__: str
+__version__ = "0.2.0"
 
 __all__ = [
     "Choice",
@@ -57,8 +57,6 @@ def __getattr__(name: str) -> object:
     """Import a public name when it is asked for: ``import sentune`` alone does not load torch."""
     if name in _MODULES:
         return getattr(import_module(_MODULES[name]), name)
-    if name == "__version__":
-        return import_module("importlib.metadata").version(__name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

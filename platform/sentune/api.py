@@ -255,6 +255,7 @@ def evaluate(
     if prior and not dev:
         raise InvalidValue("prior", prior, "give dev too, whose pairs it weights")
     embedder = model if isinstance(model, Embedder) else Embedder.load(model)
+    embedder.require_component(component_from)
     judge: Any = {"batch_size": batch_size, "component_from": component_from}
     stored = embedder.references.for_tasks() if embedder.references is not None else None
     how: Any = {"exclude": exclude, "references": stored, "folds": folds}

@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from ray import serve
 
-import sentune
+from sentune import __version__
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.encode import Embeddings
 from sentune.errors import InvalidValue
@@ -69,9 +69,7 @@ class HealthAnswer(BaseModel):
     model: str
 
 
-web = FastAPI(
-    title="sentune", description="A model of sentence embeddings.", version=sentune.__version__
-)
+web = FastAPI(title="sentune", description="A model of sentence embeddings.", version=__version__)
 
 
 @web.exception_handler(RequestValidationError)

@@ -10,6 +10,7 @@ import pytest
 
 from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue
+from sentune.methods import ClosedForm
 from sentune.training.closed_form_model import (
     build_closed_form,
     export_closed_form,
@@ -29,16 +30,23 @@ def words() -> WordTable:
     return WordTable(words=WORDS, vectors=vectors, probabilities=np.full(16, 1 / 16))
 
 
+def solved(name: str, settings: dict, folder: Path) -> ClosedForm:
+    """A model that is fitted to ``TEXTS`` and saved in a folder."""
+    model = build_closed_form(name, words(), settings)
+    statistics = model.statistics()
+    statistics.add(TEXTS)
+    model.solve(statistics, 3)
+    folder.mkdir(exist_ok=True)
+    save_fit(model, folder)
+    return model
+
+
 @pytest.mark.parametrize(
     ("name", "settings"),
     [("sif", {}), ("laes", {"form": "res"}), ("laes", {"form": "bres-cat", "solver": "exact"})],
 )
 def test_a_loaded_fit_gives_the_same_embeddings(name: str, settings: dict, tmp_path: Path) -> None:
-    model = build_closed_form(name, words(), settings)
-    statistics = model.statistics()
-    statistics.add(TEXTS)
-    model.solve(statistics, 3)
-    save_fit(model, tmp_path)
+    model = solved(name, settings, tmp_path)
     again = load_fit(tmp_path, words())
     assert again.settings == model.settings
     for value in (1, 2, 3):
@@ -46,12 +54,7 @@ def test_a_loaded_fit_gives_the_same_embeddings(name: str, settings: dict, tmp_p
 
 
 def test_a_model_folder_of_0_2_0_names_the_readout_of_laes_units(tmp_path: Path) -> None:
-    model = build_closed_form("laes", words(), {})
-    statistics = model.statistics()
-    statistics.add(TEXTS)
-    model.solve(statistics, 3)
-    (tmp_path / "fit").mkdir()
-    save_fit(model, tmp_path / "fit")
+    solved("laes", {}, tmp_path / "fit")
     export_closed_form(
         tmp_path / "fit", tmp_path / "model", words=words(), settings={},
         readouts={"sts/units": 2}, objective="sts/pearson", card={},
@@ -64,12 +67,7 @@ def test_a_model_folder_of_0_2_0_names_the_readout_of_laes_units(tmp_path: Path)
 
 
 def test_the_model_of_a_study_by_a_subset_has_its_task_s_readout(tmp_path: Path) -> None:
-    model = build_closed_form("laes", words(), {})
-    statistics = model.statistics()
-    statistics.add(TEXTS)
-    model.solve(statistics, 3)
-    (tmp_path / "fit").mkdir()
-    save_fit(model, tmp_path / "fit")
+    solved("laes", {}, tmp_path / "fit")
     export_closed_form(
         tmp_path / "fit", tmp_path / "model", words=words(), settings={},
         readouts={"sts12/n_h": 3, "sts/n_h": 2}, objective="sts12/MSRpar/pearson", card={},

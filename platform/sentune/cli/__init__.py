@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import sys
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Exit, Option
 
+from sentune import __version__
 from sentune.cli.options import Group, LazyGroup
 from sentune.errors import SentuneError
 from sentune.lazy_import import collect_rarely
@@ -75,7 +76,7 @@ app = Group(cls=Commands)
 
 def _version(asked: bool) -> None:
     if asked:
-        sys.stdout.write(f"sentune {metadata.version('sentune')}\n")
+        sys.stdout.write(f"sentune {__version__}\n")
         raise Exit
 
 

@@ -100,6 +100,7 @@ def evaluate(
     if dev and embedder.name in CLOSED_FORM:
         fix = f"{embedder.name} has its readout from tuning; leave it out"
         raise InvalidValue("--dev", " ".join(dev), fix)
+    embedder.require_component(component_from, "--component-from")
     judge: Any = {"batch_size": batch_size, "component_from": component_from}
     against = _references(embedder, references, count or [])
     corpora = _corpora("--dev", dev or [], limit)

@@ -129,6 +129,18 @@ class Embedder(Comparing, Operations):
         """Return [N, F] for a linear classifier; the embeddings, unless a model has better."""
         return self.embed(sentences, batch_size=batch_size, show_progress=False)
 
+    def require_component(
+        self, component_from: ComponentFrom, option: str = "component_from"
+    ) -> None:
+        """Refuse another component than that of the corpus for a model without invertible decoders.
+
+        Raises:
+            InvalidValue: it has none, under the name of ``option``.
+        """
+        if component_from != "corpus" and self.name != "invertible":
+            fix = f"{self.name} has no component of its own to remove; leave it out"
+            raise InvalidValue(option, component_from, fix)
+
     def evaluate(
         self,
         tasks: Sequence[Task | ModelTask],
@@ -143,9 +155,7 @@ class Embedder(Comparing, Operations):
             readouts: the values to apply, such as ``self.readouts``; None to choose them here.
             component_from: of models with invertible decoders alone.
         """
-        if component_from != "corpus":
-            fix = f"{self.name} has no component of its own to remove; leave it out"
-            raise InvalidValue("component_from", component_from, fix)
+        self.require_component(component_from)
 
         def embed(sentences: list[str]) -> Tensor:
             return self.embed_known(sentences, batch_size=batch_size)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import scipy
 
 from sentune.corpora.batches import Held
 from sentune.corpora.ray_map import on_worker, over_cluster, several_machines
@@ -174,7 +175,7 @@ def _judge(
 def _errors(result: Result) -> dict[str, float]:
     """Return the standard errors, over the items of a task, of accuracies and correlations."""
     found = {
-        f"{metric}{ERROR}": float(hits.std(ddof=1)) / math.sqrt(len(hits))
+        f"{metric}{ERROR}": float(scipy.stats.sem(hits))
         for metric, hits in result.hits.items()
         if len(hits) > 1
     }

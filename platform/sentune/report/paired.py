@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +44,7 @@ class PairedTest:
         each = model - other
         better, worse = int((each > 0).sum()), int((each < 0).sum())
         p = float(scipy.stats.binomtest(better, better + worse).pvalue) if better + worse else 1.0
-        error = float(each.std(ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else 0.0
+        error = float(scipy.stats.sem(each)) if len(each) > 1 else 0.0
         return cls(float(each.mean()), error, better, worse, len(each), p)
 
     @classmethod

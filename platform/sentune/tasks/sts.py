@@ -72,12 +72,10 @@ class Sts:
         for subset, places in self.subsets.items():
             name = f"{self.name}/{subset}"
             self._correlate(found, name, similarities[places], self.scores[places])
-        sizes = [len(places) for places in self.subsets.values()]
-        for metric in METRICS if sizes else ():
+        for metric in METRICS if self.subsets else ():
             each = [found.metrics[f"{self.name}/{subset}/{metric}"] for subset in self.subsets]
-            found.metrics[f"{self.name}/{metric}_mean"] = float(np.mean(each))
-            weighted = float(np.average(each, weights=sizes))
-            found.metrics[f"{self.name}/{metric}_weighted_mean"] = weighted
+            for mean in (f"{metric}_mean", f"{metric}_weighted_mean"):
+                found.metrics[f"{self.name}/{mean}"] = float(self._parts(mean)[2] @ each)
         return found
 
     def chosen_by(self, metric: str) -> str:
