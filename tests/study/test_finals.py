@@ -14,12 +14,12 @@ from sentune.code import loaded_code
 from sentune.errors import DamagedFile
 from sentune.launchers.run_trial import guarded
 from sentune.launchers.trial_report import Report
-from sentune.records import TrialState
+from sentune.records import FinalistRecord, Spread, TrialState
 from sentune.study.config import StudyConfig
 from sentune.study.runner.finals import Finals, compare
 from sentune.study.runner.retention import Retention, note_published
 from sentune.study.runner.trial_source import Source
-from sentune.study.space.objectives import Constraint, Objective
+from sentune.study.space.objectives import Constraint, Objective, ranked_finalists
 from sentune.study.store.storage import open_storage, open_study
 from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
@@ -115,6 +115,36 @@ def test_the_verdict_says_what_the_winner_breaks_from_fresh_seeds(scene: Scene) 
         "In the mean over its seeds it breaks toy/score<=0.06 by 0.0315."
     )
     assert comparison["winner"] == 0
+
+
+def finalist(trial: int, *values: float, cost: float = 0.0) -> FinalistRecord:
+    metrics = {OBJECTIVE: Spread.of([*values]), COST.metric: Spread.of([cost] * len(values))}
+    return FinalistRecord(trial=trial, settings={}, seeds=[*range(len(values))], metrics=metrics)
+
+
+def test_a_finalist_that_holds_the_constraints_goes_before_a_better_one_that_does_not(
+    scene: Scene,
+) -> None:
+    cheap = Constraint.parse("toy/cost<=1")
+    scene.search = replace(scene.search, constraints=[cheap])
+    better, cheaper = finalist(0, 0.9, 0.9, cost=1.5), finalist(1, 0.8, 0.7, cost=1.0)
+    assert ranked_finalists([better, cheaper], SCORE) == [better, cheaper]
+    order = ranked_finalists([better, cheaper], SCORE, [cheap])
+    assert order == [cheaper, better]
+    verdict, comparison = scene.finals().compared(order)
+    assert verdict.startswith("Trial 1 is behind trial 0 by 15.0 points (95 % interval")
+    assert verdict.endswith("Trial 0 has a better mean, but it breaks toy/cost<=1 by 0.5.")
+    assert (comparison["winner"], comparison["runner_up"]) == (1, 0)
+
+
+def test_a_finalist_with_one_complete_seed_goes_after_those_with_more(scene: Scene) -> None:
+    lucky, known = finalist(0, 0.9), finalist(1, 0.8, 0.7)
+    order = ranked_finalists([lucky, known], SCORE)
+    assert order == [known, lucky]
+    verdict, _ = scene.finals().compared(order)
+    assert verdict.endswith("Trial 0 has a better mean, but only one of its seeds is complete.")
+    alone = finalist(1, 0.8)
+    assert ranked_finalists([alone, lucky], SCORE) == [lucky, alone]
 
 
 def test_with_several_objectives_finalists_are_on_the_front(tmp_path: Path) -> None:

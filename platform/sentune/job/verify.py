@@ -30,8 +30,8 @@ from sentune.io.folders import checked_manifest
 from sentune.io.object_store import asked, files_at, names_in
 from sentune.job.corpora import identity_of
 from sentune.job.study_files import MODEL
-from sentune.records import Spread, TrialState
-from sentune.study.space.objectives import ranked
+from sentune.records import FinalistRecord, Spread, TrialState
+from sentune.study.space.objectives import ranked, ranked_finalists
 from sentune.study.store import JOURNAL
 from sentune.study.store.study_index import DESCRIPTION, SUMMARY, StudyPlace
 from sentune.study.store.study_view import StudySnapshot, StudyView
@@ -251,14 +251,18 @@ def _finalist(finalist: Mapping[str, Any], study: StudySnapshot) -> str:
 
 def _winner(known: Mapping[str, Any], study: StudySnapshot) -> str:
     """Return why a summary's winner is not the one by its finalists, or by the store's trials."""
-    objective, finalists = study.objective, known["finalists"]
-    means = [objective.sign * one["metrics"][objective.metric]["mean"] for one in finalists]
-    if means and known["winner"] != means.index(max(means)):
-        return f"winner: {known['winner']} is not the finalist with the best {objective.metric}"
+    finalists = [
+        FinalistRecord(**{**one, "metrics": {n: Spread(**s) for n, s in one["metrics"].items()}})
+        for one in known["finalists"]
+    ]
+    order = ranked_finalists(finalists, study.objective, study.constraints)
+    metric = study.objective.metric
+    if order and order[0] is not finalists[known["winner"]]:
+        return f"winner: {known['winner']} is not the finalist with the best {metric}"
     told = {trial["id"] for trial in known["trials"]}
     trials = [trial for trial in study.trials if trial.id in told]
     right = next((trial.id for trial in ranked(trials, study.objectives)), None)
-    right = finalists[known["winner"]]["trial"] if means else right
+    right = order[0].trial if order else right
     if known.get("best") in (None, right):
         return ""
     return f"best: trial {known['best']}; by the store {right}"

@@ -2,8 +2,8 @@
 
 Across seeds these methods move by about two points, more than most published differences, so the
 trial that won the search may owe it to its seed. Finalists never see the search's seed, and the
-winner is chosen by mean on dev. What is shipped is the winner's best seed on dev; what is reported
-is mean and standard deviation over all of its seeds.
+winner is chosen by mean on dev, among those that hold the constraints. What is shipped is the
+winner's best seed on dev; what is reported is mean and standard deviation over all of its seeds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sentune.study.runner.trial_source import (
     running_of,
     settle_orphans,
 )
-from sentune.study.space.objectives import Objective, ranked
+from sentune.study.space.objectives import Objective, broken, ranked, ranked_finalists
 from sentune.study.store.trial_codec import MEMBER, SEED, run_name
 from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoints import CheckpointStore
@@ -86,8 +86,8 @@ class Finals:
         return max(fresh, key=lambda seed: self.search.first.of(runs[seed].metrics))
 
     def records(self) -> list[FinalistRecord]:
-        """Return finalists that have a run to show, best mean first."""
-        first, found = self.search.first, []
+        """Return finalists that have a complete run, the winner first; see ``ranked_finalists``."""
+        found = []
         for trial in self._chosen():
             complete = self._complete(trial.id)
             runs = {seed: complete[seed] for seed in self.seeds() if seed in complete}
@@ -100,17 +100,27 @@ class Finals:
                 runs, attempts, trial=trial.id, settings=trial.settings, readouts=best.readouts
             )
             found.append(known)
-        return sorted(found, key=lambda r: (-first.sign * r.metrics[first.metric].mean, r.trial))
+        return ranked_finalists(found, self.search.first, self.search.constraints)
 
     def compared(self, finalists: Sequence[FinalistRecord]) -> tuple[str, dict[str, Any]]:
-        """Return what ``compare`` says of ``records``, and which constraints the winner breaks in
-        the mean over its seeds: a trial of the search may hold one by chance."""
-        verdict, comparison = compare(finalists, self.search.first)
-        means = {n: over.mean for one in finalists[:1] for n, over in one.metrics.items()}
-        known = [c for c in self.search.constraints if c.metric in means]
-        broken = [f"{c} by {by:.4g}" for c in known if (by := c.violation(means)) > 0]
-        if broken:
-            verdict += f" In the mean over its seeds it breaks {', '.join(broken)}."
+        """Return what ``compare`` says of ``records``, which constraints the winner breaks in the
+        mean over its seeds, and why a finalist with a better mean did not win."""
+        first, constraints = self.search.first, self.search.constraints
+        verdict, comparison = compare(finalists, first)
+
+        def named(finalist: FinalistRecord) -> str:
+            broke = broken(finalist, constraints)
+            return ", ".join(f"{constraint} by {by:.4g}" for constraint, by in broke.items())
+
+        for winner in finalists[:1]:
+            if breaks := named(winner):
+                verdict += f" In the mean over its seeds it breaks {breaks}."
+            best = first.sign * winner.metrics[first.metric].mean
+            for other in finalists[1:]:
+                if first.sign * other.metrics[first.metric].mean > best:
+                    breaks = named(other)
+                    why = f"it breaks {breaks}" if breaks else "only one of its seeds is complete"
+                    verdict += f" Trial {other.trial} has a better mean, but {why}."
         return verdict, comparison
 
     def runs(self) -> dict[str, TrialRecord]:
@@ -229,7 +239,8 @@ def compare(
         meaning = noise if low <= 0 <= high else f"more than noise (p = {p:.2g})"
         ends = f"{100 * LEVEL:.0f} % interval {number(low)} to {number(high)}"
         over = f"({ends} over {len(seeds)} seeds): {meaning}."
-    # the mean of all seeds chose the winner; over the shared ones the other may be ahead
+    # over the seeds that both have the other may be ahead: the winner has the better mean of all of
+    # its own, or the other one breaks a constraint
     place = "behind" if difference < 0 else "ahead of"
     by = f"{number(abs(difference))} {'points' if share else f'in {metric}'}"
     return f"Trial {winner} is {place} trial {other} by {by} {over}", {

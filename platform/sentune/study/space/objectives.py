@@ -6,11 +6,11 @@ A constraint bounds a metric: ``train/seconds<=600``, ``sts/spearman>=0.7``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sentune.errors import InvalidValue
-from sentune.records import TrialRecord, TrialState
+from sentune.records import FinalistRecord, TrialRecord, TrialState
 from sentune.study.space.domains import parse_number
 
 _FORM = re.compile(r"\s*([^\s<>=]+)\s*(<=|>=)\s*(\S+)\s*")
@@ -78,6 +78,32 @@ class Constraint:
             return cls(metric=metric, bound=parse_number(number), at_most=sign == "<=")
         except ValueError as error:
             raise InvalidValue("--constraint", text, f"{error}: {_FIX}") from None
+
+
+def broken(finalist: FinalistRecord, constraints: Iterable[Constraint]) -> dict[Constraint, float]:
+    """Return the constraints that a finalist breaks in the mean over its seeds, and by how much."""
+    means = {name: over.mean for name, over in finalist.metrics.items()}
+    known = {c: c.violation(means) for c in constraints if c.metric in means}
+    return {constraint: by for constraint, by in known.items() if by > 0}
+
+
+def ranked_finalists(
+    finalists: Iterable[FinalistRecord],
+    objective: Objective,
+    constraints: Sequence[Constraint] = (),
+) -> list[FinalistRecord]:
+    """Return finalists, the winner first.
+
+    Finalists that hold every constraint in the mean over their seeds come before those that break
+    one, and finalists with two or more complete seeds before those with one, whose mean tells
+    nothing about noise. Then the better mean of the objective counts, then the earlier trial.
+    """
+
+    def place(one: FinalistRecord) -> tuple[bool, bool, float, int]:
+        mean = objective.sign * one.metrics[objective.metric].mean
+        return bool(broken(one, constraints)), len(one.seeds) < 2, -mean, one.trial
+
+    return sorted(finalists, key=place)
 
 
 def feasible(trials: Sequence[TrialRecord]) -> list[TrialRecord]:

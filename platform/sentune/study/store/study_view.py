@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial
 from sentune.errors import DamagedFile
 from sentune.io.object_store import files_at, is_local
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState, with_ends
-from sentune.study.space.objectives import Objective, ranked
+from sentune.study.space.objectives import Constraint, Objective, ranked, ranked_finalists
 from sentune.study.store import trial_codec as codec
 from sentune.study.store.driver_lock import Holder, standing
 from sentune.study.store.driver_process import ProcessState
@@ -179,7 +179,7 @@ class StudySnapshot:
 
     @cached_property
     def finalists(self) -> list[FinalistRecord]:
-        """Finalists with the runs that are complete so far, best mean first."""
+        """Finalists with the runs that are complete so far, the leading one first."""
         found: dict[int, dict[int, TrialRecord]] = defaultdict(dict)
         for run in self.finals:
             if run.seed is not None and run.record.state is TrialState.COMPLETE:
@@ -191,8 +191,12 @@ class StudySnapshot:
                 dict(runs), trial=trial, settings=first.settings, readouts=first.readouts
             )
             finalists.append(known)
-        metric, sign = self.objective.metric, self.objective.sign
-        return sorted(finalists, key=lambda one: (-sign * one.metrics[metric].mean, one.trial))
+        return ranked_finalists(finalists, self.objective, self.constraints)
+
+    @property
+    def constraints(self) -> list[Constraint]:
+        """Constraints on metrics of the complete trials."""
+        return [*map(Constraint.parse, self.fingerprint.get("constraints", []))]
 
     def shown(self, at_most: int) -> list[TrialRecord]:
         """The trials by number; of more than ``at_most`` those at work, the best, the latest."""
