@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sentune.cluster import read_cluster
@@ -35,30 +36,25 @@ def test_a_plan_says_trials_rungs_examples_and_concurrency():
     plan = make_plan(config(trials=9, finalists=2, seeds=3), SPACE, LAPTOP)
     assert plan.rungs == (100, 300)
     assert (plan.trials, plan.finalists, plan.concurrent, plan.launcher) == (9, 6, 2, "inline")
-    # nine to the first rung, three to the second, both that may win to the end; six runs of the
-    # finals whole
-    assert plan.examples_expected == 9 * 100 + 3 * 200 + 2 * 600 + 6 * 900
+    reached = config(trials=9, finalists=2).search_scheduler(SPACE).expected(9)
+    assert reached[100] == 9
+    assert 9 > reached[300] > reached[900] >= 2
+    searched = 9 * 100 + reached[300] * 200 + reached[900] * 600
+    assert plan.examples_expected == round(searched) + 6 * 900
     assert plan.examples_at_most == 15 * 900
-    # all nine at the first rung, three at the second, two at the end; six finalists at all three
-    assert plan.validations_expected == 9 + 3 + 2 + 6 * 3
-    assert plan.validations_at_rungs == 9 + 3
+    assert plan.validations_expected == round(sum(reached.values())) + 6 * 3
+    assert plan.validations_at_rungs == round(9 + reached[300])
     assert json.loads(json.dumps(plan.to_dict())) == plan.to_dict()
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "examples", "validations"),
-    [
-        ("median", 16 * 200 + 8 * 700, 16 * 2 + 8 * 7),  # half end at 200, of 100, 200 ... 900
-        # of 17: nine, five and three in the brackets, which stop at 100 and 300, at 300, at none
-        ("hyperband", (900 + 600 + 600) + (1500 + 600) + 2700, (9 + 3 + 1) + (5 + 5 + 1) + 3 * 3),
-    ],
-)
-def test_examples_and_validations_are_of_the_same_search(
-    scheduler: str, examples: int, validations: int
-) -> None:
-    trials = 16 if scheduler == "median" else 17
-    plan = make_plan(config(trials=trials, finalists=0, scheduler=scheduler), SPACE, LAPTOP)
-    assert (plan.examples_expected, plan.validations_expected) == (examples, validations)
+@pytest.mark.parametrize("scheduler", ["median", "hyperband"])
+def test_examples_and_validations_are_of_the_same_search(scheduler: str) -> None:
+    studied = config(trials=17, finalists=0, scheduler=scheduler)
+    plan = make_plan(studied, SPACE, LAPTOP)
+    reached = studied.search_scheduler(SPACE).expected(17)
+    lengths = np.diff([0, *reached])
+    assert plan.examples_expected == round(float(lengths @ [*reached.values()]))
+    assert plan.validations_expected == round(sum(reached.values()))
 
 
 def test_a_plan_says_how_many_gpus_no_trial_is_given():
@@ -97,7 +93,8 @@ def test_rungs_of_the_search_cost_their_share_of_a_validation():
     wanted = config(trials=9, finalists=1, seeds=2)
     plan = make_plan(wanted, SPACE, LAPTOP)
     whole, part = (estimate(plan, wanted, replace(PROBE, rung_share=s)) for s in (1.0, 0.2))
-    assert 3600 * (whole.cpu_hours - part.cpu_hours) == pytest.approx(0.8 * 60.0 * (9 + 3))
+    saved = 0.8 * 60.0 * plan.validations_at_rungs
+    assert 3600 * (whole.cpu_hours - part.cpu_hours) == pytest.approx(saved)
 
 
 @pytest.mark.parametrize("changes", [{}, {"validate_every": 100}, {"population": 4}])
@@ -109,8 +106,10 @@ def test_rungs_are_judged_on_a_part_where_they_only_compare(changes: dict[str, i
 
 def test_the_cost_of_a_plan_run_by_run():
     wanted = config(trials=9, finalists=1, seeds=2, eta=3, keep=3)
-    cost = estimate(make_plan(wanted, SPACE, LAPTOP), wanted, PROBE)
-    search = 6 * run_seconds(100, 1, 1) + 2 * run_seconds(300, 2, 1) + run_seconds(900, 3, 1)
+    plan = make_plan(wanted, SPACE, LAPTOP)
+    cost = estimate(plan, wanted, PROBE)
+    examples, validations = plan.examples_expected - 2 * 900, plan.validations_expected - 2 * 3
+    search = 9 * 10.0 + 0.5 * examples + 60.0 * validations
     full = run_seconds(900, 3, 1)
     assert cost.cpu_hours == pytest.approx((search + 2 * full) / 3600)
     assert cost.gpu_hours == 0

@@ -169,20 +169,36 @@ def test_reasons_are_in_plain_words():
     assert said == ("0.3 at best by 200 examples; the median of 2 earlier trials' averages is 0.65")
 
 
-@pytest.mark.parametrize(
-    ("name", "trials", "examples"),
-    [
-        ("none", 9, 9 * 900),
-        ("asha", 9, 9 * 100 + 3 * 200 + 1 * 600),
-        ("asha", 0, 0),
-        ("median", 8, 8 * 200 + 4 * 700),
-        ("hyperband", 17, (9 * 100 + 3 * 200 + 600) + (5 * 300 + 1 * 600) + 3 * 900),
-    ],
-)
-def test_what_a_search_is_expected_to_cost(name, trials, examples):
-    assert KINDS[name](**NUMBERS).expected(trials) == examples
+@pytest.mark.parametrize("name", KINDS)
+def test_all_trials_reach_the_first_milestone_and_fewer_each_later_one(name):
+    scheduler = KINDS[name](**NUMBERS)
+    assert set(scheduler.expected(0).values()) == {0}
+    for trials in (1, 8, 17, 1000):
+        reached = scheduler.expected(trials)
+        assert (*reached,) == scheduler.milestones
+        first, *_ = counts = [*reached.values()]
+        assert first == pytest.approx(trials)
+        assert counts == sorted(counts, reverse=True)
+        assert counts[-1] >= 1
 
 
-def test_trials_that_go_on_for_the_finals_cost_too():
+@pytest.mark.parametrize("trials", [9, 200])
+def test_stopping_halving_lets_the_expected_number_go_on(trials):
+    # in random order the rank of the i-th trial among the first i is uniform
+    expected = sum(max(1, i // 3) / i for i in range(1, trials + 1))
+    assert KINDS["asha"](**NUMBERS).expected(trials)[300] == pytest.approx(expected, rel=0.1)
+
+
+def test_by_promotion_fewer_trials_run_to_the_end_than_by_stopping():
+    stopping, promotion = (KINDS[n](**NUMBERS).expected(9)[900] for n in ("asha", "asha-promotion"))
+    assert 1 <= promotion < stopping
+
+
+def test_as_many_trials_as_there_are_finalists_run_to_the_end():
     scheduler = KINDS["asha-promotion"](**{**NUMBERS, "keep": 3})
-    assert scheduler.expected(8) == 8 * 100 + 3 * 200 + 3 * 600
+    assert scheduler.expected(8)[900] == pytest.approx(3)
+
+
+def test_a_first_trial_that_waits_for_no_others_runs_to_the_end():
+    reached = KINDS["asha-promotion"](**{**NUMBERS, "ahead": 1}).expected(2)
+    assert reached == {100: 2, 300: 1, 900: 1}  # it is the better one

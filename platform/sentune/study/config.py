@@ -206,6 +206,12 @@ class StudyConfig:
             ahead=ahead,
         )
 
+    def search_scheduler(self, space: SearchSpace) -> Scheduler:
+        """Return the scheduler of a search. Its first trial waits at no rung for others if its
+        point is known beforehand, or if too few trials come for a comparison."""
+        known = self.tries_first and space.with_points(self.points).first_points()
+        return self.scheduling(space.mode, ahead=int(bool(known) or self.trials < self.eta))
+
 
 def objectives_of(config: StudyConfig, space: SearchSpace) -> tuple[Objective, ...]:
     """Return the objective of the space, and the further ones."""

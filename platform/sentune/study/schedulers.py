@@ -5,15 +5,20 @@ Optuna's own pruners keep state between asking and telling and gave another answ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import count
+from random import Random
 from statistics import fmean, median
 from typing import TypeAlias
 
 Curves: TypeAlias = Mapping[int, Mapping[int, float]]
 """Trial number -> examples -> objective."""
+
+SIMULATED = 200
+"""Trials simulated to estimate the cost of a search; a longer search is scaled up from these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,15 +83,47 @@ class Scheduler:
         """Return how many ``waiting`` has at most."""
         return 0
 
-    def left(self, trials: int, milestone: int) -> int:
-        """Return how many trials of a search come to a milestone, in examples, if each rung before
-        it stops the share that it aims at."""
-        return trials
+    def expected(self, trials: int) -> dict[int, float]:
+        """Return milestone, in examples -> number of trials of a search expected to reach it.
 
-    def expected(self, trials: int) -> int:
-        """Return the examples of such a search."""
-        steps = pairwise((0, *self.milestones))
-        return sum(self.left(trials, end) * (end - start) for start, end in steps)
+        The mean over simulated searches, whose trials have constant curves and come in random
+        order; a first trial that is ``ahead`` is among the better half.
+        """
+        drawn = min(trials, SIMULATED)
+        rounds = -(-SIMULATED // max(drawn, 1))
+        random, reached = Random(0), Counter[int]()
+        for _ in range(rounds):
+            ranks = random.sample(range(drawn), drawn)
+            if self.ahead and ranks[0] < drawn // 2:
+                ranks = [drawn - 1 - rank for rank in ranks]
+            reached.update(self._reached([self.sign * rank for rank in ranks]))
+        scale = trials / max(drawn, 1) / rounds
+        return {milestone: scale * reached[milestone] for milestone in self.milestones}
+
+    def _reached(self, values: Iterable[float]) -> Iterator[int]:
+        """Simulate a search of trials with constant curves; yield every milestone reached."""
+        left = deque(values)
+        curves: dict[int, dict[int, float]] = {}
+        stopped: dict[int, int] = {}
+        for number in count():
+            complete = sum(self.max_examples in curve for curve in curves.values())
+            parent = self.promoted(curves, stopped, None if left else complete)
+            if parent is not None:
+                del stopped[parent]
+                curves[number] = curves.pop(parent)
+                value = curves[number][self.milestones[0]]
+            elif left:
+                curves[number], value = {}, left.popleft()
+            else:
+                return
+            for milestone in self.milestones:
+                if milestone in curves[number]:
+                    continue
+                curves[number][milestone] = value
+                yield milestone
+                if self.verdict(curves, number, milestone):
+                    stopped[number] = milestone
+                    break
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +166,6 @@ class Halving(Scheduler):
     def _places(self, reached: int) -> int:
         """Return how many of the trials at a rung go on."""
         return max(self.keep, reached // self.eta)
-
-    def left(self, trials: int, milestone: int) -> int:
-        share: int = self.eta ** sum(rung < milestone for rung in self.rungs)
-        return min(trials, max(self.keep, trials // share))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,10 +269,6 @@ class Hyperband(Halving):
         where = f"bracket {bracket + 1} of {len(self.brackets)}"
         return f"{said} ({where})" if said else ""
 
-    def left(self, trials: int, milestone: int) -> int:
-        number = [self.bracket_of(trial) for trial in range(trials)]
-        return sum(b.left(number.count(i), milestone) for i, b in enumerate(self.brackets))
-
 
 @dataclass(frozen=True, kw_only=True)
 class MedianStopping(Scheduler):
@@ -278,11 +307,6 @@ class MedianStopping(Scheduler):
         told = f"{best:.4g} at best by {examples:,} examples"
         others = f"the median of {len(until)} earlier trials' averages is {usual:.4g}"
         return f"{told}; {others}"
-
-    def left(self, trials: int, milestone: int) -> int:
-        # every second trial ends at the first rung that compares
-        ends = bool(self.rungs) and milestone > self.rungs[0]
-        return min(trials, max(1, trials // 2)) if ends else trials
 
 
 RUNG_STEPS = 20

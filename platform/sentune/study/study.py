@@ -145,9 +145,7 @@ class Study:
             limit=config.stall_timeout,
             grouped=config.launched_by == "train",
         )
-        first = self.space.with_points(config.points).first_points() if config.tries_first else []
-        alone = bool(first) or config.trials < config.eta
-        scheduler = config.scheduling(space.mode, ahead=int(alone))
+        scheduler = config.search_scheduler(self.space)
         self._fingerprints = fingerprints or {}
         self.fingerprint = {
             **self._fingerprints,

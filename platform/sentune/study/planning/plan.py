@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 from sentune.errors import PlanError
@@ -76,7 +77,7 @@ class Plan:
     Attributes:
         rungs: examples at which trials are compared.
         finalists: runs of the finals, finalists times seeds.
-        examples_expected: of all runs, if each rung stops the share that it aims at.
+        examples_expected: of all runs, if trials come in random order.
         examples_at_most: of all runs, if none is stopped.
         validations_expected: of all runs, likewise; ``validations_at_rungs`` of them before the end
             of a run of the search.
@@ -140,7 +141,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         modes=[space.mode, *(objective.mode for objective in config.objectives)],
         constraints=config.constraints,
     )
-    scheduler = config.scheduling(space.mode)
+    scheduler = config.search_scheduler(space)
     milestones = config.milestones(space.mode)
     trials = config.trials
     if space.size is not None and not config.population:
@@ -155,7 +156,10 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         raise PlanError("--concurrent", config.concurrent, f"the cluster holds {full}; give auto")
     concurrent = min(config.concurrent or full, config.max_concurrent or full, most)
     low, high = config.worker_range
-    validations = [scheduler.left(runs, milestone) for milestone in milestones]
+    reached = scheduler.expected(runs)
+    examples = sum(reached[end] * (end - start) for start, end in pairwise((0, *reached)))
+    # a trial that comes to a milestone between two rungs comes to the second one, too
+    validations = [next(reached[end] for end in reached if end >= at) for at in milestones]
     kind = "none" if config.objectives else config.scheduler
     return Plan(
         study=config.name,
@@ -166,10 +170,10 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         rungs=scheduler.rungs,
         max_examples=config.max_examples,
         finalists=finals,
-        examples_expected=scheduler.expected(runs) + finals * config.max_examples,
+        examples_expected=round(examples) + finals * config.max_examples,
         examples_at_most=(runs + finals) * config.max_examples,
-        validations_expected=sum(validations) + finals * len(milestones),
-        validations_at_rungs=sum(validations[:-1]),
+        validations_expected=round(sum(validations)) + finals * len(milestones),
+        validations_at_rungs=round(sum(validations[:-1])),
         validations_full=len(milestones),
         workers=(low, high),
         cpus=low * WORKER_CPUS,
