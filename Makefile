@@ -25,10 +25,10 @@ NO_BENCH := measure curves surfaces simulate gpu_kernel record_surface rung_judg
 
 .PHONY: help setup tune test test-rest tier test-all test-numbers soak check format dashboard bench examples screenshots docs lock clean
 
-help:  ## this list
+help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
-setup: $(READY)  ## make .venv from the lock file
+setup: $(READY)  ## create .venv from the lock files
 
 $(READY): requirements-torch.lock requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("sentune needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which to use: make PYTHON=python3.11 ...")'
@@ -39,30 +39,30 @@ $(READY): requirements-torch.lock requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-tune: $(READY)  ## tune GumbelCSE on the corpus and encoder that ship with the package
+tune: $(READY)  ## tune GumbelCSE on the package's own corpus and encoder
 	@$(BIN)/python jobs/tune_gumbel.py
 
-test: $(READY)  ## lint, types, import contracts, the quick tests and the whole system once (8 minutes)
+test: $(READY)  ## run lint, type checks, import contracts, the quick tests and the smoke tests (8 minutes)
 	@$(TIMED) $(CHECKED) $(PYTEST) -m '$(QUICK)'; $(BOTH)
 
-test-rest: $(READY)  ## the tests that 'make test' leaves out: clusters, servers, faults at small counts, extras, long ones
+test-rest: $(READY)  ## run the tests that 'make test' leaves out: clusters, servers, faults at small counts, extras, long tests
 	@$(TIMED) $(PYTEST) -m 'not ($(QUICK))'; }
 
-tier: $(READY)  ## the tests of one tier: make tier TIER=cluster
+tier: $(READY)  ## run the tests of one tier: make tier TIER=cluster
 	@$(TIMED) $(PYTEST) -m '$(or $(TIER),$(error name it: make tier TIER=cluster))'; }
 
-test-all: $(READY)  ## all tests, faults at small counts (36 minutes)
+test-all: $(READY)  ## run all tests, faults at small counts (36 minutes)
 	@$(TIMED) $(CHECKED) $(PYTEST); $(BOTH)
 
-test-numbers: $(READY)  ## the numeric tests with the arithmetic of other x86 cores, as far as this one has it
+test-numbers: $(READY)  ## run the numeric tests with the arithmetic of other x86 cores that this one supports
 	@failed=; for core in $(CORES); do echo "== $$core"; env $${core//,/ } $(BIN)/python -m pytest -n $(PROCESSES) -m '$(QUICK)' $(NUMERIC) || failed="$$failed $$core"; done; \
 	[ -z "$$failed" ] || { echo "tests failed with:$$failed"; exit 1; }
 
-soak: $(READY)  ## the longest damage: twenty kills ten times, fifty groups stopped, all of it over PostgreSQL and S3 too (hours)
+soak: $(READY)  ## run the fault tests at full counts: ten times twenty kills, fifty stopped groups, also on PostgreSQL and S3 (hours)
 	@for seed in 0 1 2 3 4 5 6 7 8 9; do echo "== kills, seed $$seed"; SENTUNE_SOAK=1 SENTUNE_KILL_SEED=$$seed $(BIN)/python -m pytest tests/faults/test_driver.py || exit 1; done
 	@SENTUNE_SOAK=1 $(BIN)/python -m pytest tests/faults tests/networks tests/sharing tests/homes tests/end_to_end/test_closed_form_groups.py tests/training/test_read_once.py --ignore=tests/faults/test_driver.py
 
-check: $(READY)  ## lint, formatting, types and import contracts
+check: $(READY)  ## check lint, formatting, types and import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
@@ -72,26 +72,26 @@ format: $(READY)  ## format the code and sort imports
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format .
 
-dashboard: $(READY)  ## MLflow on 127.0.0.1 over what 'make tune' left
+dashboard: $(READY)  ## show the studies of 'make tune' in MLflow, on 127.0.0.1
 	@$(BIN)/sentune dashboard
 
-bench: $(READY)  ## the benchmarks: ratios against a peer, in one run (more than two hours)
+bench: $(READY)  ## run the benchmarks, each against a peer (more than two hours)
 	@missed=; for file in $(filter-out $(NO_BENCH:%=benchmarks/%.py),$(wildcard benchmarks/*.py)); do echo; echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || missed="$$missed $$file"; done; \
 	[ -z "$$missed" ] || { echo; echo "a limit was missed:$$missed"; exit 1; }
 
-examples: $(READY)  ## execute the notebooks of examples/ in place
+examples: $(READY)  ## execute the notebooks in examples/ in place
 	@$(BIN)/python examples/execute.py
 
-screenshots: $(READY)  ## the pictures of README and gallery from three studies; needs Chromium (8 minutes)
+screenshots: $(READY)  ## draw the pictures of README and gallery from three studies; needs Chromium (8 minutes)
 	@PYTHONPATH=. $(BIN)/python examples/screenshots.py
 
-docs: $(READY)  ## the documentation as a site, in build/site
+docs: $(READY)  ## build the documentation site in build/site
 	@mkdir -p build
 	@$(BIN)/typer sentune.cli utils docs --name sentune --title Commands --output docs/reference/cli.md > build/cli.log
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "build/site/index.html"
 
-lock: ## remake requirements.lock from pyproject.toml with the newest versions and their hashes
+lock: ## update requirements.lock from pyproject.toml with the newest versions and their hashes
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock build/tools
 	@build/tools/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
 	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-torch.lock
@@ -102,5 +102,5 @@ lock: ## remake requirements.lock from pyproject.toml with the newest versions a
 	   awk 'FNR==NR {split($$1, pin, "=="); gsub("_", "-", pin[1]); known[tolower(pin[1])]; next} /^[A-Za-z0-9]/ {split($$1, pin, "=="); kept = pin[1] in known} kept && !/^ *#/ && NF' build/lock/pins.in build/lock/all.lock; } > requirements.lock.new
 	@mv requirements.lock.new requirements.lock && rm -rf build/lock build/tools
 
-clean:  ## remove .venv and caches; studies stay
+clean:  ## remove .venv and caches, but keep studies
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
