@@ -47,15 +47,16 @@ INSTEAD = {
 }
 HEAD = """# The papers' tables at quick size
 
-Every table and figure that `sentune paper ls` names, made by one command:
+This page shows that `sentune paper` can make every table and figure that `sentune paper ls` lists.
+They were made by one command:
 
     .venv/bin/python -m benchmarks.quick_tables DATA --encoder all-MiniLM-L6-v2
 
-This page shows that each table can be made, and says nothing about the papers: our figures come
-from all-MiniLM-L6-v2, or from GloVe's 33,860 commonest words, after 128 to 1,024 examples, one
-seed, judged on about 100 rows, often of another split than the paper's. A cell is empty where a
-data set was not at hand, or where a row is an encoder of the Hugging Face Hub, which was not asked.
-How to make a table of the paper's own size: [the papers' tables](papers.md).
+The figures say nothing about the papers. They come from all-MiniLM-L6-v2, or from GloVe's 33,860
+commonest words, after 128 to 1,024 examples with one seed, and are evaluated on about 100 rows,
+often of another split than the paper's. A cell is empty if a data set was not available, or if the
+row is an encoder of the Hugging Face Hub, which was not accessed. [The papers' tables](papers.md)
+explains how to make tables of the papers' own size.
 """
 
 

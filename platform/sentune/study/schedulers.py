@@ -311,7 +311,7 @@ class MedianStopping(Scheduler):
 
 RUNG_STEPS = 20
 """Steps before which trials are not compared: of eight steps, ranks are those of the warm-up.
-Measured in docs/results.md, "Searches beside their peers"."""
+Measured in docs/search-quality.md, "The first rung"."""
 
 
 def default_first_rung(max_examples: int, eta: int, batch_size: int = 1) -> int:
