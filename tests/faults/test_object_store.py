@@ -66,7 +66,7 @@ class Waits:
 
     def until_it_waits(self) -> None:
         deadline = time.monotonic() + PATIENCE
-        while "asked again" not in self._log.text:
+        while "trying again" not in self._log.text:
             assert self._thread.is_alive(), "it did not wait"
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -88,7 +88,7 @@ def test_a_server_that_is_killed_and_comes_back_costs_nothing(
     saving.end()
     assert saving.raised is None
     assert newest(trial) == 200
-    assert caplog.text.count("asked again") == 1
+    assert caplog.text.count("trying again") == 1
 
 
 def test_a_server_that_dies_in_mid_upload_leaves_no_half_checkpoint(
@@ -166,7 +166,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before_and_says_so(tr
     assert folder is not None
     assert (folder / "state").read_bytes() == b"100" * SIZE
     assert store.notes == [
-        "checkpoint examples_000000200 was damaged (checksum of state); "
+        "checkpoint examples_000000200 was damaged (checksum of state differs); "
         "went on from examples_000000100"
     ]
     assert [store.last_progress().examples, store.notes[1:]] == [100, []]

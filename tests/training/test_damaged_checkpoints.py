@@ -44,8 +44,8 @@ def edited(files: Any, folder: str) -> None:
 @pytest.mark.parametrize(
     ("harm", "named"),
     [
-        (flipped, "checksum of state"),
-        (truncated, "state has 2 bytes of 3"),
+        (flipped, "checksum of state differs"),
+        (truncated, "state has 2 bytes instead of 3"),
         (missing, "state is missing"),
         (torn, "checksum of progress.json"),
         (edited, "checksum of progress.json"),
@@ -84,7 +84,7 @@ def test_a_damaged_best_one_gives_way_to_the_next_best(tmp_path: Path) -> None:
     assert reader.notes == []
     assert content(reader.best()) == "200"
     (note,) = reader.notes
-    assert note.endswith("(checksum of state); took examples_000000200 for the best")
+    assert note.endswith("(checksum of state differs); took examples_000000200 for the best")
 
 
 def test_where_all_are_damaged_the_trial_starts_anew_and_says_so(directory: str) -> None:

@@ -1,7 +1,7 @@
-"""Writing that survives a power cut, and errors of a disk that its user understands.
+"""Write files atomically and durably, and turn disk faults into errors that users understand.
 
-``torch.save`` reports a full disk as "unexpected pos 576 vs 534", and safetensors has an error of
-its own: here they become a ``StorageError`` that names the place.
+``torch.save`` reports a full disk as "unexpected pos 576 vs 534", and safetensors raises an error
+class of its own. Both become a ``StorageError`` that names the path.
 """
 
 from __future__ import annotations
@@ -18,35 +18,38 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sentune.errors import SentuneError
-from sentune.io.object_store import StorageError as StorageError  # importers take it from here
+from sentune.io.object_store import StorageError as StorageError  # re-exported
 from sentune.io.object_store import asked, files_at, is_local
 from sentune.io.waits import WAITS
 
 FAULTS = {
     errno.ENOSPC: ("the disk is full", "free some space"),
     errno.EDQUOT: ("the quota is used up", "free some space"),
-    errno.EFBIG: ("no file may grow that large", "raise the limit (ulimit -f)"),
+    errno.EFBIG: ("the file exceeds the size limit", "raise the limit (ulimit -f)"),
     errno.EROFS: ("the disk is read-only", "mount it for writing"),
     errno.EACCES: ("this user may not write there", "change its permissions"),
     errno.EPERM: ("this user may not write there", "change its permissions"),
-    errno.ENOTDIR: ("a file stands where a folder should", "move it away"),
-    errno.EIO: ("the disk reports a fault", "have it checked"),
+    errno.ENOTDIR: ("a parent of the path is a file, not a folder", "move that file away"),
+    errno.EIO: ("the disk reports an I/O error", "have it checked"),
 }
 _TORCH_WRITER = "inline_container.cc"
 
 
 @contextmanager
 def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Iterator[None]:
-    """As ``disk_faults``, of a block that does nothing but write: a disk that hangs is said."""
+    """Do as ``disk_faults`` and also log a warning if the block, which only writes, hangs."""
     with disk_faults(path, needed, option), WAITS.until(f"the file system of {path}"):
         yield
 
 
 @contextmanager
 def disk_faults(path: str | Path, needed: int = 0, option: str = "--storage") -> Iterator[None]:
-    """Raise a fault of the disk in the block as a ``StorageError``; other errors pass.
+    """Convert disk faults raised in the block to ``StorageError``; other errors pass unchanged.
 
-    ``needed`` are the bytes to be written, where they are known; ``option`` names the place.
+    Args:
+        path: what the block writes.
+        needed: bytes to be written; 0 if unknown.
+        option: command-line option that chose the path, for the message.
     """
     try:
         yield
@@ -59,17 +62,17 @@ def disk_faults(path: str | Path, needed: int = 0, option: str = "--storage") ->
 
 
 def check_space(path: Path, needed: int) -> None:
-    """Raise a ``StorageError`` where less than ``needed`` bytes are free."""
+    """Raise a ``StorageError`` if fewer than ``needed`` bytes are free on the disk of ``path``."""
     if needed and shutil.disk_usage(_existing(path)).free < needed:
         reason = _reason(errno.ENOSPC, path, needed)
         raise StorageError(path, reason, FAULTS[errno.ENOSPC][1])
 
 
 def check_storage(folder: str, needed: int = 0) -> None:
-    """Check that a folder or URI can be written and has room for ``needed`` bytes; leave nothing.
+    """Check that a folder or URI is writable and has ``needed`` bytes free; leave no file behind.
 
     Raises:
-        StorageError: names the folder and the fix.
+        StorageError: the check failed.
     """
     probe = f".write-test-{uuid.uuid4().hex}"
     files, root = files_at(folder)
@@ -77,7 +80,7 @@ def check_storage(folder: str, needed: int = 0) -> None:
     there = write_document(folder, probe, "")
     if is_local(files):
         Path(root, probe).unlink()
-        with contextlib.suppress(OSError):  # another study may stand there by now
+        with contextlib.suppress(OSError):  # another study may have written there meanwhile
             for path in new:
                 path.rmdir()
         check_space(Path(root), needed)
@@ -86,11 +89,11 @@ def check_storage(folder: str, needed: int = 0) -> None:
 
 
 def write_document(folder: str, name: str, text: str) -> str:
-    """Write a text file in a folder or URI, whole or not at all; return where it stands.
+    """Write a text file atomically in a folder or URI; return its path or URI.
 
     Raises:
-        StorageError: the disk is full, read-only or at fault, or the store does not take it; the
-            old file is as it was.
+        StorageError: the disk is full, read-only or faulty, or the object store refuses or does
+            not answer. The old file is unchanged.
     """
     files, root = files_at(folder)
     there = f"{folder.rstrip('/')}/{name}"
@@ -104,20 +107,20 @@ def write_document(folder: str, name: str, text: str) -> str:
                 sync(beside)
                 beside.replace(target)
             sync(target.parent)
-    else:  # an object is there whole once it is put, and not before
+    else:  # object stores write atomically
         asked(there, lambda: files.pipe_file(f"{root}/{name}", text.encode()), makes=True)
     return there
 
 
 def read_document(folder: str, name: str) -> str | None:
-    """Return the text of a file in a folder or URI; None where there is none.
+    """Return the text of a file in a folder or URI, or None if the file does not exist.
 
     Raises:
         StorageError: an object store refuses, or does not answer.
     """
     files, root = files_at(folder)
     if is_local(files):
-        file = Path(root, name)  # fsspec takes brackets in a path for a pattern
+        file = Path(root, name)  # not through fsspec, which expands brackets in a path
         with WAITS.until(f"the file system of {file}"):
             return file.read_text(encoding="utf-8") if file.is_file() else None
     try:
@@ -127,7 +130,7 @@ def read_document(folder: str, name: str) -> str | None:
 
 
 def set_aside(folder: str, name: str) -> str:
-    """Rename a damaged file in a folder or URI to ``damaged-NAME``; return where it stands."""
+    """Rename a damaged file in a folder or URI to ``damaged-NAME``; return its new path or URI."""
     files, root = files_at(folder)
     aside = f"damaged-{name}"
     if is_local(files):
@@ -139,7 +142,7 @@ def set_aside(folder: str, name: str) -> str:
 
 
 def sync(path: Path) -> None:
-    """Synchronise a file's content, or a folder's list of names, to the disk."""
+    """Flush a file's content, or a folder's entries, to the disk (fsync)."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -148,13 +151,13 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Synchronise all that lies in a folder to the disk, the folder last."""
+    """Flush a folder and everything below it to the disk, the folder itself last."""
     for path in (*folder.rglob("*"), folder):
         sync(path)
 
 
 def _fault(error: Exception) -> int | None:
-    """Return the fault of the disk that an error of any library comes from; None for no fault."""
+    """Return the errno in ``FAULTS`` behind an error of any library; None if there is none."""
     if isinstance(error, OSError):
         return error.errno if error.errno in FAULTS else None
     text = str(error)

@@ -1,4 +1,4 @@
-"""Read lines of a file of unknown origin in bounded memory."""
+"""Read files from untrusted sources in bounded memory, plain or compressed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sentune.errors import CorpusError
 from sentune.io.object_store import files_at
 
 LINE_BYTES = 1 << 24
-"""Of the longest line that is read. A whole book on one line has about 3 MB (War and Peace)."""
+"""Maximum length of a line. A whole book on one line has about 3 MB (War and Peace)."""
 
 EXPANSION = 200
-"""Times that a compressed file may grow. Natural text grows 3 to 10 times, gzip's most is 1,032."""
+"""Maximum decompressed size over compressed size. Natural text has 3 to 10, gzip at most 1,032."""
 
 FREE_BYTES = 1 << 26
-"""Up to here any growth is allowed: a small file of repeated sentences is no bomb."""
+"""Decompressed size up to which ``EXPANSION`` is ignored: small repetitive files are no bombs."""
 
 _BLOCK = 1 << 16
 
@@ -34,36 +34,37 @@ _NO_TEXT = {
     b"\x28\xb5\x2f\xfd": "compressed with zstd",
     b"PK\x03\x04": "a zip archive or an Excel workbook",
 }
-"""What files begin with whose names do not say so, or that are not decompressed here."""
+"""First bytes of binary formats -> description. Checked if the file's suffix names none."""
 
 
 def bounded_lines(path: str) -> Iterator[bytes]:
-    """Yield the lines of a local or fsspec file, plain or compressed, with their newlines.
+    """Yield the lines of a local or fsspec file, decompressed, with their newlines.
 
     Raises:
-        CorpusError: as ``bounded_blocks``, or a line is longer than ``LINE_BYTES``.
+        CorpusError: as in ``bounded_blocks``, or a line is longer than ``LINE_BYTES``.
     """
     return _raising(path, _lines(path), lines=True)
 
 
 def bounded_blocks(path: str) -> Iterator[bytes]:
-    """Yield the content of such a file in blocks.
+    """Yield the content of a local or fsspec file, decompressed, in blocks.
 
     Raises:
-        CorpusError: the file is missing, cannot be read or is cut short, a compressed file grows
-            more than ``EXPANSION`` times or is not named as such, or an archive holds several.
+        CorpusError: the file is missing, unreadable or truncated, a compressed file expands more
+            than ``EXPANSION`` times or lacks the suffix of its compression, or a zip archive does
+            not contain exactly one file.
     """
     return _raising(path, _blocks(path), lines=False)
 
 
 def _raising(path: str, parts: Iterator[bytes], *, lines: bool) -> Iterator[bytes]:
-    number = 0  # of lines that were given
+    number = 0  # lines yielded so far
     try:
         for part in parts:
             number += lines
             yield part
     except FileNotFoundError as error:
-        raise CorpusError(path, "there is no such file") from error
+        raise CorpusError(path, "there is no such file; check the path") from error
     except (EOFError, BadGzipFile, BadZipFile, LZMAError, zlib.error) as error:
         reason = f"the compressed file is damaged: {error}; fetch or write it again"
         raise CorpusError(path, reason, line=number or None) from error
@@ -82,17 +83,17 @@ def _lines(path: str) -> Iterator[bytes]:
             held.append(rest)
             size += len(rest)
         if size > LINE_BYTES:
-            reason = f"the line has more than {LINE_BYTES:,} bytes, the most that is read"
-            raise CorpusError(path, f"{reason}; break it into lines", line=number)
+            reason = f"the line has more than {LINE_BYTES:,} bytes, which is the limit"
+            raise CorpusError(path, f"{reason}; break it into shorter lines", line=number)
     if held:
         yield b"".join(held)
 
 
 def check_regular(path: str) -> None:
-    """Refuse a local path that is neither a file nor a folder: reading it may never end.
+    """Raise an error for a local path that is neither a file nor a folder.
 
     Raises:
-        CorpusError: a named pipe, a device or a socket.
+        CorpusError: the path is a named pipe, a device or a socket; reading it may never end.
     """
     files, inner = files_at(path)
     if not isinstance(files, LocalFileSystem):
@@ -105,7 +106,7 @@ def check_regular(path: str) -> None:
 
 
 def _blocks(path: str) -> Iterator[bytes]:
-    """Yield the file, decompressed as far as is allowed, at most a block at a time."""
+    """Yield blocks of at most ``_BLOCK`` bytes; see ``bounded_blocks``."""
     check_regular(path)
     most, seen = None, 0
     files, inner = files_at(path)
@@ -115,11 +116,13 @@ def _blocks(path: str) -> Iterator[bytes]:
             names = ZipFile(archive).namelist()
         if len(names) != 1:
             fix = f"name one file as zip://FILE::{path}, or extract it"
-            raise CorpusError(path, f"the archive holds {', '.join(names[:9]) or 'nothing'}; {fix}")
+            content = ", ".join(names[:9]) or "no file"
+            raise CorpusError(path, f"the archive contains {content}; {fix}")
     if compression is not None:
-        most = max(FREE_BYTES, EXPANSION * (files.size(inner) or 0))  # None: a server hides it
+        # size() is None if a server does not tell the size
+        most = max(FREE_BYTES, EXPANSION * (files.size(inner) or 0))
     with fsspec.open(path, "rb", compression="infer") as stream:
-        # read1 does not wait for a whole block: of a damaged file it gives what comes before
+        # read1 returns the data before a damaged place, where read would raise at once
         read = getattr(stream, "read1", stream.read)
         while block := bytes(read(_BLOCK)):
             starts = _NO_TEXT if compression is None and not seen else {}
@@ -129,7 +132,7 @@ def _blocks(path: str) -> Iterator[bytes]:
             if most is not None and seen > most:
                 reason = (
                     f"it grows to more than {most:,} bytes when decompressed, over {EXPANSION} "
-                    "times its size; if it is meant to, decompress it first"
+                    "times its size; if that is intended, decompress it first"
                 )
                 raise CorpusError(path, reason)
             yield block

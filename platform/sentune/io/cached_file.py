@@ -1,4 +1,4 @@
-"""A file of the driver's cache on every node: found there, or fetched once from an object store."""
+"""Open files of the driver's cache on any node, fetched once from an object store if needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sentune.io.object_store import StorageError, asked, files_at
 
 
 class CacheError(StorageError):
-    """A file of the cache, at a path or URI, that a node cannot open: no trial's fault."""
+    """A node cannot open a file of the cache; the trial's settings are not the cause."""
 
     def __init__(self, path: str, why: str, fix: str, node: str = "") -> None:
         node = node or socket.gethostname()
@@ -30,20 +30,20 @@ class CacheError(StorageError):
 
 
 DAY, UNUSED_DAYS = 86_400, 30
-"""Seconds of a day; days after which a fetched copy that no process asks for is deleted."""
+"""Seconds of a day; days after which an unused fetched copy is deleted."""
 
 _MISSING, _AGAIN = "there is no such file", "delete it and run the same command again"
 
 
 @dataclass(frozen=True)
 class CachedFile:
-    """A file of a cache, and what its folder's manifest says of it.
+    """A file of a cache with its size and checksum from the folder's manifest.
 
     Attributes:
-        path: on the driver's machine, or on a file system that all nodes share.
-        uri: of its copy in an object store; empty where there is none.
-        bytes: its size.
-        blake2b: its checksum; empty where no manifest has one, and the path alone counts.
+        path: path on the driver's machine or on a shared file system.
+        uri: URI of the copy in an object store; empty if there is none.
+        bytes: size.
+        blake2b: checksum; empty if unknown, and then the content is not checked.
     """
 
     path: str
@@ -55,25 +55,27 @@ class CachedFile:
     def of(
         cls, folder: Path, name: str, files: Mapping[str, Mapping[str, Any]], uri: str
     ) -> CachedFile:
-        """Return a file of a folder, with its record in ``files`` and its copy below ``uri``, where
-        there are any."""
+        """Return a file of a folder with its record in ``files`` and its copy below ``uri``.
+
+        Both may be empty.
+        """
         return cls(str(folder / name), uri and f"{uri}/{name}", **files.get(name, {}))
 
     def here(self) -> str:
-        """Return a path on this node with the file as its manifest records it.
+        """Return a path on this node where the file can be opened.
 
-        That is its own path where the file lies there, else a copy in this user's cache, which all
-        processes of the node share. A process checks the content once.
+        If ``path`` does not exist on this node, a copy is fetched into this user's cache, which all
+        processes of the node share. Each process checks the content once.
 
         Raises:
-            CacheError: it is not here and cannot be fetched, or differs from its record.
+            CacheError: the file is missing and cannot be fetched, or its checksum differs.
             StorageError: the object store refuses, or does not answer.
         """
         fault = _fault(self.path, self.bytes, self.blake2b)
         if not fault:
             return self.path
         if not self.uri:
-            fix = "give --cache URI, an object store or a folder that all nodes see"
+            fix = "give --cache URI, an object store or a folder shared by all nodes"
             raise CacheError(self.path, fault, fix if fault == _MISSING else _AGAIN)
         copy = fetched(f"{self.blake2b}{Path(self.path).suffix}")
         if _fault(str(copy), self.bytes, self.blake2b):
@@ -88,17 +90,17 @@ class CachedFile:
 
 
 def node_cache() -> Path:
-    """Return the folder at home for what can be made or fetched again."""
+    """Return the user's folder for files that can be recreated, ``~/.cache/sentune``."""
     return Path.home() / ".cache" / "sentune"
 
 
 def fetched(name: str) -> Path:
-    """Return the place of what a node has fetched, a file or folder named by its checksum.
+    """Return the path of a fetched file or folder, which is named by its checksum.
 
-    Where it is not there yet, what was not asked for in ``UNUSED_DAYS`` is deleted.
+    If it does not exist yet, copies that were not used for ``UNUSED_DAYS`` are deleted first.
 
     Raises:
-        CacheError: the folder of these files is another user's.
+        CacheError: the folder of fetched files belongs to another user.
     """
     place, now = node_cache() / "fetched" / name, time.time()
     trusted = _made_private(place.parent)
@@ -107,17 +109,17 @@ def fetched(name: str) -> Path:
             os.utime(place)
         return place
     for other in place.parent.glob("*"):
-        with suppress(FileNotFoundError):  # another process deletes it, too
+        with suppress(FileNotFoundError):  # another process may delete it, too
             if not trusted or now - other.stat().st_mtime > UNUSED_DAYS * DAY:
                 shutil.rmtree(other) if other.is_dir() else other.unlink()
     return place
 
 
 def _made_private(folder: Path) -> bool:
-    """Give a folder mode 0700; return whether no other user could write into it before.
+    """Give a folder mode 0700; return whether it was protected from other users' writes before.
 
     Raises:
-        CacheError: it is another user's.
+        CacheError: the folder belongs to another user.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     stat = folder.stat()
@@ -130,7 +132,7 @@ def _made_private(folder: Path) -> bool:
 
 
 def upload(folder: Path, uri: str) -> None:
-    """Copy a folder to an object store, its manifest last; what has its size there stays.
+    """Copy a folder to an object store, the manifest last; skip files of equal size there.
 
     Raises:
         StorageError: the store refuses, or does not answer.
@@ -145,7 +147,7 @@ def upload(folder: Path, uri: str) -> None:
 
 
 def stored_manifest(uri: str, name: str) -> dict[str, Any] | None:
-    """Return the manifest of a folder in an object store; None where a file of it is missing.
+    """Return the manifest of a folder in an object store, or None if the folder is incomplete.
 
     Raises:
         StorageError: the store refuses, or does not answer.
@@ -170,7 +172,7 @@ def _sizes(uri: str) -> dict[str, int]:
 
 
 def _fetch(uri: str, copy: Path) -> None:
-    """Copy an object to a file, whole or not at all."""
+    """Download an object to a file atomically."""
     store, path = files_at(uri)
     copy.parent.mkdir(parents=True, exist_ok=True)
     beside = copy.with_name(draft_name(copy.name))
@@ -182,7 +184,7 @@ def _fetch(uri: str, copy: Path) -> None:
 
 
 def _fault(path: str, size: int, blake2b: str) -> str:
-    """Return what is wrong with a file; empty if nothing is."""
+    """Return what is wrong with a file, or an empty string if nothing is."""
     try:
         stat = Path(path).stat()
     except OSError:
@@ -192,6 +194,6 @@ def _fault(path: str, size: int, blake2b: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _damage(path: str, size: int, blake2b: str, *stamp: int) -> str:
-    """Return what is wrong with a file's content, compared once for a stamp of the file."""
+    """Return what is wrong with a file's content; cached by the file's mtime and inode."""
     file = Path(path)
     return damage(file.parent, {file.name: {"bytes": size, "blake2b": blake2b}})

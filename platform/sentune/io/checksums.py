@@ -1,4 +1,4 @@
-"""Checksums of a folder's files, and what is wrong with a folder that has changed since."""
+"""Record the checksums of a folder's files and find files that changed since."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sentune.io.object_store import asked, files_at
 
 
 def checksums(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return path within the folder -> its ``bytes`` and ``blake2b`` (128 bits, hexadecimal)."""
+    """Return relative path -> ``bytes`` and ``blake2b`` (128 bits, hexadecimal) of each file."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     records = ({"bytes": file.stat().st_size, "blake2b": _digest(file)} for file in files)
     names = (file.relative_to(folder).as_posix() for file in files)
@@ -21,26 +21,26 @@ def checksums(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def checksum(content: bytes) -> dict[str, Any]:
-    """Return what ``checksums`` gives for a file of this content."""
+    """Return ``bytes`` and ``blake2b`` of a file with this content, as ``checksums`` does."""
     digest = hashlib.blake2b(content, digest_size=16).hexdigest()
     return {"bytes": len(content), "blake2b": digest}
 
 
 def damage(folder: Path, recorded: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what is wrong with the first file that differs from its record; empty if none does."""
+    """Describe the first file that differs from its record; return an empty string if none does."""
     for name, was in recorded.items():
         file = folder / name
         if not file.is_file():
             return f"{name} is missing"
         if (size := file.stat().st_size) != was["bytes"]:
-            return f"{name} has {size:,} bytes of {was['bytes']:,}"
+            return f"{name} has {size:,} bytes instead of {was['bytes']:,}"
         if _digest(file) != was["blake2b"]:
-            return f"checksum of {name}"
+            return f"checksum of {name} differs"
     return ""
 
 
 def changed(folder: str, recorded: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return which file of a folder or URI differs from its record; empty where none does.
+    """Do as ``damage`` for a folder or URI, comparing checksums only.
 
     Raises:
         StorageError: an object store refuses, or does not answer.
@@ -62,7 +62,7 @@ def changed(folder: str, recorded: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def document_checksum(content: Any) -> str:
-    """Return the checksum of JSON types, whatever their layout in a file."""
+    """Return the checksum of a JSON document; it does not depend on the order of keys or layout."""
     text = json.dumps(content, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

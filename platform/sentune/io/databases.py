@@ -1,4 +1,4 @@
-"""Databases by the URLs of SQLAlchemy: SQLite's files, their damage, and making tables alone."""
+"""Helpers for databases named by SQLAlchemy URLs: SQLite files, damage, locks, drivers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
 
 CHECK_SECONDS = 4.0
-"""Seconds after which the check of a large file ends; what it has read by then counts."""
+"""Seconds after which the check of a large file stops; the part that was read decides."""
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 LOCK = 7_363_685
-"""Number of the advisory lock; of this project alone, in each database by itself."""
+"""Key of PostgreSQL's advisory lock for creating tables; locks are per database."""
 
 
 def sqlite_path(url: str) -> Path | None:
-    """Return the file that a URL of SQLAlchemy names; None for other databases."""
+    """Return the file of a SQLite URL; None for an in-memory or another database."""
     if not url.startswith("sqlite"):
         return None
     from sqlalchemy.engine import make_url
@@ -36,7 +36,7 @@ def sqlite_path(url: str) -> Path | None:
 
 
 def sqlite_from(url: str, folder: str) -> str:
-    """Return a URL of SQLAlchemy, the relative path of a SQLite file counted from a folder."""
+    """Return a URL in which the relative path of a SQLite file is resolved against a folder."""
     file = sqlite_path(url)
     if file is None or not folder:
         return url
@@ -47,10 +47,10 @@ def sqlite_from(url: str, folder: str) -> str:
 
 
 def check_whole(url: str, fix: str) -> None:
-    """Read through the file of a database, where it is SQLite's and there is one.
+    """Check an existing SQLite file for damage; do nothing for other databases.
 
     Raises:
-        DamagedFile: it is damaged; ``fix`` says what to do.
+        DamagedFile: the file is damaged; ``fix`` says what to do.
     """
     path = sqlite_path(url)
     if path is None or not path.is_file():
@@ -67,26 +67,27 @@ def check_whole(url: str, fix: str) -> None:
 
 
 def damage_in(error: BaseException) -> str:
-    """Return what SQLite says of a damaged file in an error or its causes; empty for others."""
+    """Return SQLite's message if an error or its cause reports a damaged file, else ``""``."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, sqlite3.Error):
         cause = getattr(cause, "orig", None) or cause.__cause__ or cause.__context__
     if cause is None:
         return ""
-    code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # none: text that is no UTF-8
+    # no code: the module could not decode a text as UTF-8
+    code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
     damaged = code & 0xFF in _DAMAGED or str(cause).startswith("no such ")  # table or column
     return str(cause) if damaged else ""
 
 
 @contextmanager
 def alone_in(url: str) -> Iterator[Connection | None]:
-    """Let one process at a time make tables; yield None where the database is no PostgreSQL.
+    """Hold PostgreSQL's lock for creating tables; yield the connection, None for other databases.
 
-    Optuna and MLflow make theirs when they find none; of several that start together on an empty
-    database all but one died of it ("duplicate key value ... pg_type").
+    Optuna and MLflow create missing tables without a lock. If several processes start on an empty
+    database, all but one fail ("duplicate key value ... pg_type").
 
     Raises:
-        SQLAlchemyError: it cannot be reached.
+        SQLAlchemyError: the database cannot be reached.
     """
     if not url.startswith("postgres"):
         yield None
@@ -95,15 +96,15 @@ def alone_in(url: str) -> Iterator[Connection | None]:
     from sqlalchemy.pool import NullPool
 
     engine = create_engine(database_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:  # the lock goes with it
+    with engine.connect() as connection:  # closing it releases the lock
         connection.execute(text("SELECT pg_advisory_lock(:number)"), {"number": LOCK})
         yield connection
 
 
 def database_url(url: str) -> URL:
-    """Return a URL whose driver is installed: ``postgresql://`` names none.
+    """Return a URL that names an installed driver for ``postgresql://``.
 
-    SQLAlchemy takes psycopg 3 for it, also where psycopg2 alone is installed.
+    SQLAlchemy's default is psycopg 3, even if only psycopg2 is installed.
     """
     from sqlalchemy import make_url
 
@@ -115,5 +116,5 @@ def database_url(url: str) -> URL:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what a database says, without the statement and the link that SQLAlchemy adds."""
+    """Return a database's message without the statement and link that SQLAlchemy adds."""
     return errors.first_line(error.__cause__ or error)

@@ -1,4 +1,4 @@
-"""Folders that appear whole or not at all: a model, an entry of a cache."""
+"""Create and replace folders atomically, with checksums: models and entries of caches."""
 
 from __future__ import annotations
 
@@ -26,30 +26,31 @@ logger = logging.getLogger(__name__)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 CHECKSUMS = "checksums.json"
-"""Name of the manifest of a cached folder that has no other one."""
+"""Name of the manifest of a folder from ``cached_folder``."""
 
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """Yield a folder to write into; it replaces ``folder`` once all is on the disk.
+    """Yield an empty folder to write into, which replaces ``folder`` at the end of the block.
 
     Raises:
-        StorageError: the disk is full, read-only or at fault; ``folder`` is as it was.
+        StorageError: the disk is full, read-only or faulty; ``folder`` is unchanged.
     """
     with writing(folder):
         found_again(folder)
         with draft_beside(folder, "--storage") as beside:
             beside.chmod(0o755)
             yield beside
-            for file in beside.rglob("*"):  # safetensors writes for its owner alone
+            for file in beside.rglob("*"):  # safetensors' files are readable by their owner only
                 file.chmod(0o755 if file.is_dir() else 0o644)
             replace_folder(beside, folder)
 
 
 def new_folder(folder: Path, write: Callable[[Path], None]) -> Path:
-    """Return a folder's absolute path; ``write`` fills a missing one beside it, then it is renamed.
+    """Return the absolute path of a folder, created with ``write`` if it is missing.
 
-    Several processes may do it at once, with the same content: the first one's is taken.
+    ``write`` fills a draft beside the folder, which is then renamed. If several processes do this
+    at once, the first one's folder is kept; all must write the same content.
     """
     if not folder.exists():
         with draft_beside(folder) as draft:
@@ -59,8 +60,10 @@ def new_folder(folder: Path, write: Callable[[Path], None]) -> Path:
 
 
 def cached_folder(folder: Path, write: Callable[[Path], None]) -> Path:
-    """Return the absolute path of a folder of a cache, which ``write`` fills where it is missing or
-    damaged; see ``checked_folder``."""
+    """Return the absolute path of a cached folder, created with ``write`` if missing or damaged.
+
+    See ``checked_folder``.
+    """
     checked_folder(folder, CHECKSUMS, write)
     return folder.resolve()
 
@@ -68,15 +71,16 @@ def cached_folder(folder: Path, write: Callable[[Path], None]) -> Path:
 def checked_folder(
     folder: Path, manifest: str, write: Callable[[Path], dict[str, Any] | None]
 ) -> dict[str, Any]:
-    """Return the manifest of a folder of a cache all of whose files are as they were written.
+    """Return the manifest of a cached folder after comparing all its files with their checksums.
 
-    A missing folder is made. A damaged one is deleted and made again, with one warning. Several
-    processes may do it at once, with the same content: the first one's is taken.
+    A missing folder is created. A damaged one is deleted and created again, with one warning. If
+    several processes do this at once, the first one's folder is kept; all must write the same
+    content.
 
     Args:
-        folder: where it belongs.
-        manifest: name of the file in it that has the checksums of the others, and its own.
-        write: fills the empty folder that it is given; returns the manifest's content, if any.
+        folder: path of the folder.
+        manifest: name of the manifest in it, which has the checksums of all files and its own.
+        write: fills the empty folder that it is given; may return entries for the manifest.
     """
     while folder.exists():
         judged = folder.stat().st_ino
@@ -85,7 +89,7 @@ def checked_folder(
         if not fault:
             return content
         if drop_folder(folder, judged):
-            logger.warning("%s is deleted and made again: %s", folder, fault)
+            logger.warning("%s is created again: %s", folder, fault)
     with draft_beside(folder) as draft:
         content = write_manifest(draft / manifest, write(draft) or {})
         if settle(draft, folder):
@@ -94,7 +98,7 @@ def checked_folder(
 
 
 def write_manifest(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Write what is known of a folder with the checksums of its files and of itself; return it."""
+    """Write ``content`` with the checksums of the folder's files and its own; return the whole."""
     whole = {**content, "files": checksums(file.parent)}
     whole["checksum"] = document_checksum(whole)
     file.write_text(json.dumps(whole, indent=1), encoding="utf-8")
@@ -102,7 +106,7 @@ def write_manifest(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_manifest(file: Path) -> tuple[dict[str, Any], str]:
-    """Return what ``write_manifest`` wrote, and what is wrong with it, empty if nothing is."""
+    """Return a manifest, and what is wrong with it or an empty string if nothing is."""
     try:
         return checked_manifest(file.read_bytes()), ""
     except (FileNotFoundError, NotADirectoryError):
@@ -112,15 +116,15 @@ def read_manifest(file: Path) -> tuple[dict[str, Any], str]:
 
 
 def checked_manifest(content: bytes) -> dict[str, Any]:
-    """Return a manifest from its file's content.
+    """Parse a manifest and check its own checksum.
 
     Raises:
-        ValueError: it is no JSON object, or has another checksum than its own, or none.
+        ValueError: the content is not a JSON object, or its checksum is missing or differs.
     """
     try:
         manifest = json.loads(content)
     except ValueError:
-        raise ValueError("it is no JSON") from None
+        raise ValueError("it is not valid JSON") from None
     if not isinstance(manifest, dict) or "checksum" not in manifest:
         raise ValueError("it has no checksum")
     rest = {name: value for name, value in manifest.items() if name != "checksum"}
@@ -131,12 +135,12 @@ def checked_manifest(content: bytes) -> dict[str, Any]:
 
 @contextmanager
 def draft_beside(folder: Path, option: str = "place for it") -> Iterator[Path]:
-    """Yield an empty folder beside another one, which goes when the block is left.
+    """Yield an empty temporary folder beside ``folder``; it is deleted at the end of the block.
 
-    Its name carries host and process. Those of this host's dead processes are deleted first.
+    Its name contains host and process id. Drafts of dead processes of this host are deleted first.
 
     Raises:
-        StorageError: the disk is full, read-only or at fault; ``option`` names another place.
+        StorageError: the disk is full, read-only or faulty; the message suggests ``option``.
     """
     draft = folder.with_name(draft_name(folder.name))
     with disk_faults(folder, option=option):
@@ -152,12 +156,12 @@ def draft_beside(folder: Path, option: str = "place for it") -> Iterator[Path]:
 
 
 def draft_name(name: str) -> str:
-    """Return a new name for a draft of a folder, with this host and process in it."""
+    """Return a unique name for a draft of a folder, with this host and process id in it."""
     return f".{name}.draft-{_host()}-{os.getpid()}-{uuid4().hex[:12]}"
 
 
 def is_abandoned(name: str) -> bool:
-    """Return whether a name is that of a draft of a process of this host that is gone."""
+    """Return whether a name is that of a draft of a dead process of this host."""
     parts = re.fullmatch(r"\..*\.draft-(.+)-(\d+)-[0-9a-f]{12}", name)
     if parts is None or parts[1] != _host():
         return False
@@ -165,7 +169,7 @@ def is_abandoned(name: str) -> bool:
 
 
 def settle(draft: Path, folder: Path) -> bool:
-    """Synchronise a draft and rename it; return False where the place is taken meanwhile."""
+    """Flush a draft to the disk and rename it; return False if ``folder`` exists by then."""
     sync_tree(draft)
     try:
         draft.rename(folder)
@@ -178,10 +182,10 @@ def settle(draft: Path, folder: Path) -> bool:
 
 
 def replace_folder(draft: Path, folder: Path) -> None:
-    """Synchronise a draft and put it in a folder's place, which is whole at every moment.
+    """Flush a draft to the disk and replace a folder with it atomically.
 
-    Where the file system cannot exchange two names at once there is a moment without the folder;
-    the old one then lies where ``found_again`` finds it.
+    If the file system cannot exchange two names atomically, the folder is missing for a moment;
+    ``found_again`` restores the old one after a crash.
     """
     sync_tree(draft)
     old = _old(folder)
@@ -193,18 +197,18 @@ def replace_folder(draft: Path, folder: Path) -> None:
             draft.rename(folder)
             break
         except OSError:
-            if not folder.exists():  # else a reader has found the old one again
+            if not folder.exists():  # else a reader has restored the old folder
                 raise
     sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
 def found_again(folder: Path) -> Path:
-    """Return a folder; where a kill came between the renames of its replacement, it is put back."""
+    """Return ``folder`` after restoring it if a crash interrupted ``replace_folder``."""
     old = _old(folder)
     if old.exists():
         if not folder.exists():
-            with suppress(OSError):  # another process was first
+            with suppress(OSError):  # another process has restored it
                 old.rename(folder)
         else:
             shutil.rmtree(old, ignore_errors=True)
@@ -212,7 +216,10 @@ def found_again(folder: Path) -> Path:
 
 
 def drop_folder(folder: Path, judged: int) -> bool:
-    """Delete a folder unless another process has replaced the one with the inode ``judged``."""
+    """Delete a folder if its inode is still ``judged``; return whether it was deleted.
+
+    Another process may have replaced a damaged folder since it was checked.
+    """
     doomed = folder.with_name(draft_name(folder.name))
     try:
         folder.rename(doomed)
@@ -220,7 +227,7 @@ def drop_folder(folder: Path, judged: int) -> bool:
         return False
     same = doomed.stat().st_ino == judged
     if not same:
-        with suppress(OSError):  # there is a newer one still
+        with suppress(OSError):  # a third process has created it again
             doomed.rename(folder)
     shutil.rmtree(doomed, ignore_errors=True)
     return same
@@ -236,7 +243,7 @@ def _old(folder: Path) -> Path:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange the names of two folders at once; return False where that is not possible."""
+    """Exchange two folders' names atomically; return False if the system cannot."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:  # not Linux, or a C library before 2018
         return False
@@ -246,7 +253,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 @cache
 def _host() -> str:
-    """Return this machine's name, with its table of processes where it may have several."""
+    """Return the host name with the PID namespace, because containers may share a host name."""
     try:
         return f"{socket.gethostname()}.{Path('/proc/self/ns/pid').stat().st_ino}"
     except OSError:

@@ -1,7 +1,7 @@
-"""Object stores (S3 and its like) through fsspec: asked again while they are silent.
+"""Access object stores (such as S3) through fsspec, with retries during an outage.
 
-A store that restarts, or a network that is cut off for a minute, costs a study no trial. A refusal
-for good (key, bucket) is raised at once.
+No trial fails because a store restarts or a network is down for a minute. Permanent refusals, such
+as a wrong key or a missing bucket, are raised at once.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATIENCE = 60.0
-"""Seconds for which a silent store is asked again."""
+"""Seconds for which an action on a store without an answer is retried."""
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 8.0
+"""Seconds before the first retry, and the most before a later one."""
 
 
 class StorageError(SentuneError, OSError):
-    """A place that cannot be written. What was written there before is untouched.
+    """A path or URI cannot be written. What was written there before is unchanged.
 
-    An ``OSError``: it says nothing about a trial's settings, which may be tried again.
+    It is an ``OSError`` because the trial's settings are not the cause and may be tried again.
 
     Args:
         path: what could not be written.
         why: what is wrong with it.
-        fix: in "... FIX and run the same command again".
-        option: what may name another place instead.
+        fix: completes "... FIX and run the same command again".
+        option: command-line option that can name another place.
     """
 
     def __init__(self, path: str | Path, why: str, fix: str, option: str = "--storage") -> None:
@@ -54,12 +55,12 @@ class StorageError(SentuneError, OSError):
 
 
 def files_at(uri: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """Return the file system of a path or URI, and the path in it.
+    """Return the fsspec file system of a path or URI, and the path within it.
 
-    Without fsspec's cache of listings: what another process has written or dropped is seen.
+    Listings are not cached, so changes by other processes are seen.
 
     Raises:
-        InvalidValue: no file system has its protocol, or the package of that one is missing.
+        InvalidValue: the protocol is unknown, or its package is not installed.
     """
     try:
         files, root = fsspec.url_to_fs(uri, use_listings_cache=False)
@@ -69,25 +70,25 @@ def files_at(uri: str) -> tuple[fsspec.AbstractFileSystem, str]:
 
 
 def absolute(place: str) -> str:
-    """Return a folder as an absolute path, as workers run elsewhere; a URI as it is."""
+    """Return the absolute path of a local folder, for workers that run elsewhere, or the URI."""
     place = place.removeprefix("file://")
     return place if "://" in place else str(Path(place).expanduser().resolve())
 
 
 def is_local(files: fsspec.AbstractFileSystem) -> bool:
-    """Return whether it is a disk of this machine."""
+    """Return whether a file system is this machine's."""
     return isinstance(files, LocalFileSystem)
 
 
 def is_s3(files: fsspec.AbstractFileSystem) -> bool:
-    """Return whether a thousand objects go in one request, which no client's death halves."""
+    """Return whether a file system is S3, which deletes up to 1,000 objects in one request."""
     return "s3" in files.protocol
 
 
 def names_in(files: fsspec.AbstractFileSystem, folder: str) -> list[str]:
-    """Return the names directly in a folder; none where it is not there.
+    """Return the names directly in a folder; an empty list if the folder does not exist.
 
-    S3's own ``ls`` looks for such a folder in the one above, page after page.
+    On S3 this avoids ``ls``, which pages through the parent folder if the folder does not exist.
     """
     above, _, name = folder.rpartition("/")
     try:
@@ -102,10 +103,10 @@ def names_in(files: fsspec.AbstractFileSystem, folder: str) -> list[str]:
 
 @contextmanager
 def on_this_machine(folder: str) -> Iterator[Path]:
-    """Yield a folder's path; of one in an object store a copy, which goes at the block's end.
+    """Yield a local path of a folder, for an object store that of a temporary copy.
 
     Raises:
-        FileNotFoundError: nothing lies there.
+        FileNotFoundError: the folder does not exist.
         StorageError: the store refuses, or does not answer.
     """
     files, root = files_at(folder)
@@ -120,7 +121,7 @@ def on_this_machine(folder: str) -> Iterator[Path]:
 
 
 def download(folder: str, into: Path) -> None:
-    """Copy the objects below a URI into a local folder; errors as of ``on_this_machine``."""
+    """Copy the objects below a URI into a local folder; errors as in ``on_this_machine``."""
     files, root = files_at(folder)
     above = f"{root.rstrip('/')}/"
     paths = asked(folder, lambda: files.find(root))
@@ -128,7 +129,7 @@ def download(folder: str, into: Path) -> None:
     if not inside:
         raise FileNotFoundError(folder)
     for within in inside:
-        # a key that leads out of the folder is none of ours
+        # skip keys that would be written outside of the folder
         if ".." not in PurePosixPath(within).parts and not within.startswith("/"):
             target = into / within
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -136,18 +137,18 @@ def download(folder: str, into: Path) -> None:
 
 
 def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
-    """Return the result of an action on a store, tried again during an outage of the store.
+    """Return the result of an action on a store, retried during an outage.
 
-    s3fs and botocore try again for some seconds by themselves; a server that restarts, or a network
-    that is cut off, takes longer.
+    s3fs and botocore retry for a few seconds themselves, which is too short for a restarted server
+    or an interrupted network.
 
     Args:
         uri: what is read or written, for messages.
-        action: does no harm when it is done twice.
-        makes: something is written, so that what is not found is the bucket.
+        action: must be safe to repeat.
+        makes: whether the action writes; a ``FileNotFoundError`` then means a missing bucket.
 
     Raises:
-        FileNotFoundError: there is no such object; not where one is written.
+        FileNotFoundError: there is no such object, unless ``makes``.
         StorageError: the store refuses, or has not answered for ``PATIENCE`` seconds.
     """
     began, wait = time.monotonic(), FIRST_WAIT
@@ -167,22 +168,26 @@ def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
             silent = time.monotonic() - began
             if silent + wait > PATIENCE:
                 why = f"the store has not answered for {silent:.0f} s ({named(error)})"
-                fix = "start it, or mend the way to it (AWS_ENDPOINT_URL and its like)"
+                fix = "start it, or check the connection and its address (such as AWS_ENDPOINT_URL)"
                 raise StorageError(uri, why, fix) from error
             if wait == FIRST_WAIT:
-                logger.warning("%s: asked again: %s", without_credentials(uri), named(error))
+                logger.warning(
+                    "%s: the store does not answer, trying again: %s",
+                    without_credentials(uri),
+                    named(error),
+                )
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
 
 
 def _is_outage(error: Exception) -> bool:
-    """Return whether the error is one of a network or a server, which may pass."""
+    """Return whether an error comes from the network or the server and may be temporary."""
     if isinstance(error, OSError):
         return not isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError)
-    import aiohttp  # these take half a second, and an outage is rare
+    import aiohttp  # imported here because it takes half a second, and an outage is rare
 
     network: list[type[Exception]] = [aiohttp.ClientError]
-    with suppress(ImportError):  # stores other than S3 do without these
+    with suppress(ImportError):  # only installed for S3
         from botocore.exceptions import ConnectionError as BotoConnectionError
         from s3fs.core import S3_RETRYABLE_ERRORS
 
@@ -191,12 +196,12 @@ def _is_outage(error: Exception) -> bool:
 
 
 def _refused(uri: str, error: Exception) -> StorageError | None:
-    """Return the refusal that will be the same next time; None for any other error."""
+    """Return the ``StorageError`` of a permanent refusal; None for any other error."""
     if isinstance(error, PermissionError) or type(error).__name__ == "NoCredentialsError":
-        fix = "give the key of a user who may read and write there (AWS_ACCESS_KEY_ID and its like)"
+        fix = "give the key of a user who may read and write there (such as AWS_ACCESS_KEY_ID)"
         return StorageError(uri, f"the store refuses this user ({named(error)})", fix)
     if isinstance(error, FileNotFoundError):
-        return StorageError(uri, f"there is no such bucket ({named(error)})", "make it")
+        return StorageError(uri, f"there is no such bucket ({named(error)})", "create it")
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return StorageError(uri, "the disk is full", "free some space")
     return None

@@ -1,4 +1,4 @@
-"""Says what this process waits for, once a call has been without an answer for a while."""
+"""Log a warning if a call of this process, such as a write or a request, takes too long."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sentune.credentials import without_credentials
 logger = logging.getLogger(__name__)
 
 SAID_AFTER = 30.0
-"""Seconds after which a wait is said."""
+"""Seconds of waiting after which a warning is logged."""
 
 LOOK, MOST_TICK = 1.0, 5.0
-"""Seconds between two looks, and as how many each counts at most: while this process or its machine
-is suspended nothing is waited for."""
+"""Seconds between two checks, and the most that one check counts as: time in which the process or
+the machine was suspended is no waiting."""
 
 
 class Waits:
-    """Calls of this process that have not returned; a thread looks at them while there are any."""
+    """The calls that this process is waiting for, watched by a thread."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -35,15 +35,17 @@ class Waits:
 
     @property
     def told(self) -> str:
-        """What is waited for, as far as it was said."""
+        """The pending waits that a warning was logged for, separated by commas."""
         with self._changed:
             return ", ".join(sorted(set(self._said.values())))
 
     @contextmanager
     def until(self, what: str, fix: str = "") -> Iterator[None]:
-        """Say "waiting for WHAT since 30 s", without credentials, where the block takes that long.
+        """Log "waiting for WHAT since 30 s", without credentials, if the block takes that long.
 
-        ``fix`` is what to do about it, where that is known.
+        Args:
+            what: what the block waits for.
+            fix: what the user can do about it; empty if unknown.
         """
         number = next(self._numbers)
         with self._changed:
@@ -72,7 +74,7 @@ class Waits:
             self.tick(time.monotonic() - before)
 
     def tick(self, seconds: float) -> None:
-        """Count the seconds since the last look, and say what has been waited for too long."""
+        """Count the seconds since the last check and log the waits that take too long."""
         with self._changed:
             self._awake += min(seconds, MOST_TICK)
             late = {
@@ -88,6 +90,6 @@ class Waits:
 
 
 WAITS = Waits()
-"""Of this process."""
+"""The waits of this process."""
 
 os.register_at_fork(after_in_child=WAITS.__init__)  # type: ignore[misc]
