@@ -37,5 +37,5 @@ def test_a_user_s_encoder_is_refused_with_the_file(tmp_path: Path, name: str) ->
     assert prepare(str(own), TEXTS, tmp_path) == str(own)
     content = (own / name).read_bytes()
     (own / name).write_bytes(content[:-10])
-    with pytest.raises(DamagedFile, match=f"{name}: .*; bring it back from a copy"):
+    with pytest.raises(DamagedFile, match=f"{name}: .*; restore it from a copy"):
         prepare(str(own), TEXTS, tmp_path)

@@ -100,9 +100,9 @@ def test_weights_are_drawn_from_the_global_seed(tmp_path: Path) -> None:
     ("spec", "fix"),
     [
         ("builtin:small", "the built-in encoder is builtin:tiny"),
-        ("builtin:tiny?depth=3", "options are layers, width"),
-        ("builtin:tiny?layers=many", "options are layers, width"),
-        ("builtin:tiny?layers", "options are layers, width"),
+        ("builtin:tiny?depth=3", "; depth: extra inputs are .*; the options are layers, [a-z, ]+$"),
+        ("builtin:tiny?layers=many", "; layers: input should be .*; the options are layers, width"),
+        ("builtin:tiny?layers", "; bad query field: 'layers'; the options are layers, width"),
         ("builtin:tiny?heads=3", "width must be a multiple of heads"),
     ],
 )

@@ -64,7 +64,7 @@ def test_fasttext_has_a_header_and_spaces_at_line_ends(tmp_path: Path) -> None:
 
 def test_a_fasttext_file_cut_short_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "v.vec").write_text(f"4 3\n{text_of(ROWS)}", encoding="utf-8")
-    with pytest.raises(CorpusError, match="promises 4 words, the file has 3"):
+    with pytest.raises(CorpusError, match="says 4 words, but the file has 3"):
         open_words(f"fasttext:{tmp_path / 'v.vec'}", None, tmp_path / "cache")
     assert list((tmp_path / "cache" / "words").iterdir()) == []
 
@@ -163,7 +163,7 @@ def test_a_pickle_of_a_cached_table_is_a_path(tmp_path: Path) -> None:
 
 
 def test_a_table_that_a_machine_lacks_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match="no such folder"):
+    with pytest.raises(InvalidValue, match="does not exist on this machine"):
         WordTable.load(str(tmp_path / "none"))
 
 

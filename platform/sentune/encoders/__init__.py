@@ -1,4 +1,4 @@
-"""Text to tensors: Hugging Face encoders, the small built-in one, and fixed word vectors."""
+"""Text encoders: Hugging Face models, a small built-in transformer, and fixed word vectors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from sentune.encoders.words.whole import load_whole
 
 
 def load(path: str) -> TextEncoder:
-    """Return the encoder of a folder: word vectors where it holds a word table, else as
-    ``transformer.load``; raises what that and ``load_whole`` do."""
+    """Return the encoder of a folder: word vectors if it has a word table, else a transformer.
+
+    Raises what ``load_whole`` and ``transformer.load`` do.
+    """
     return WordVectors(load_whole(Path(path))) if is_word_table(path) else transformer.load(path)
 
 

@@ -1,4 +1,4 @@
-"""Decoders that turn one vector into a sentence: BART, T5, BERT and the small built-in one.
+"""Decoders from a vector to a sentence: BART, T5, BERT and a small built-in one.
 
 Legend: N = sentences, L = tokens of the longest of them, D = width, V = vocabulary.
 """
@@ -32,20 +32,20 @@ else:
 
 __all__ = ["Decoder", "DecoderTokenizer", "bundle", "load_decoder", "prepare_decoder"]
 
-_ENCODER = ("encoder.", "model.encoder.")  # not used
-_DRAWN = ("cross", "cls.", "lm_head")  # what a model that was no decoder lacks
+_ENCODER = ("encoder.", "model.encoder.")  # weights that are not used
+_DRAWN = ("cross", "cls.", "lm_head")  # weights that an encoder such as BERT lacks
 
 
 class Decoder(nn.Module):
-    """A Hugging Face decoder whose cross-attention has one place: the vector (InterSent 2.3).
+    """A Hugging Face decoder whose cross-attention sees one vector (InterSent section 2.3).
 
-    See ``load_decoder``. ``start_id`` is the token that a sentence is begun with.
+    See ``load_decoder``. ``start_id`` is the id of the token that starts a sentence.
 
     Attributes:
-        width: D of the vectors that it takes.
-        max_length: most tokens of a sentence, special tokens included.
-        given: tokens at the front of a tokenised sentence that are given and not predicted: 1
-            where the tokenizer itself begins with ``start_id`` (BERT), else 0 (T5, BART).
+        width: D of the input vectors.
+        max_length: maximum number of tokens of a sentence, special tokens included.
+        given: number of leading tokens of a tokenised sentence that are not predicted: 1 if the
+            tokenizer itself begins with ``start_id`` (BERT), else 0 (T5, BART).
     """
 
     def __init__(self, model: Any, tokenizer: DecoderTokenizer, start_id: int) -> None:
@@ -57,20 +57,20 @@ class Decoder(nn.Module):
         self.width: int = model.config.hidden_size
         self.max_length: int = most_tokens(model) or 512
         self._encoder_decoder: bool = model.config.is_encoder_decoder
-        # a checkpoint's own generation settings (bart-large-cnn: 4 beams, at least 56 tokens)
-        # would fill in whatever a call leaves open
+        # override a checkpoint's generation settings (bart-large-cnn: 4 beams, at least 56 tokens),
+        # which would be the defaults of every call
         model.generation_config = transformers.GenerationConfig()
 
     def predicted(self, mask: Tensor) -> Tensor:
-        """[N, L] mask of tokens -> [N, L] mask of those that count in the loss."""
+        """Return the mask of the tokens that count in the loss, [N, L], from that of all tokens."""
         return F.pad(mask[:, self.given :], (self.given, 0))
 
     def loss_per_token(self, memory: Tensor, decoded: Tensor, mask: Tensor) -> Tensor:
-        """Negative log-likelihoods -log p(t_k | t_<k, v), InterSent Eq. 2.
+        """Return negative log-likelihoods -log p(t_k | t_<k, v) of the tokens, InterSent Eq. 2.
 
         Args:
-            memory: [N, D].
-            decoded: [N, L] ids as the tokenizer gives them, padded on the right.
+            memory: [N, D] vectors.
+            decoded: [N, L] ids of the tokenizer, padded on the right.
             mask: [N, L], 1 on tokens and 0 on padding.
 
         Returns:
@@ -86,7 +86,7 @@ class Decoder(nn.Module):
         return losses * self.predicted(mask).to(losses.dtype)
 
     def _logits(self, memory: Tensor, inputs: Tensor) -> Tensor:
-        """[N, D], [N, L] -> [N, L, V]. Padding comes last, so causal attention never sees it."""
+        """Return logits [N, L, V]. Causal attention needs no mask, because padding comes last."""
         states = memory.unsqueeze(1)
         if self._encoder_decoder:
             outputs = transformers.modeling_outputs.BaseModelOutput(last_hidden_state=states)
@@ -100,10 +100,15 @@ class Decoder(nn.Module):
     def generate(
         self, memory: Tensor, beams: int = 1, max_length: int | None = None
     ) -> list[list[int]]:
-        """Return the likeliest sentences of [N, D] found by beam search, or greedily by one beam.
+        """Return the token ids of the most likely sentences; ``texts`` decodes them.
 
-        They have at most ``max_length`` tokens (2 or more), the start included; start, end and
-        padding are left out. ``texts`` makes sentences of them.
+        Args:
+            memory: [N, D] vectors.
+            beams: number of beams of the beam search; 1 is greedy search.
+            max_length: maximum number of tokens, start included, at least 2; None: the model's.
+
+        Returns:
+            N lists of ids, without start, end and padding.
         """
         if not len(memory):
             return []
@@ -129,7 +134,7 @@ class Decoder(nn.Module):
                 )
             }
         start = torch.full((len(memory), 1), self.start_id, device=memory.device)
-        # without it the library caches no cross-attention, which BERT's layers take for granted
+        # BERT's layers expect a cache of cross-attention, which the library does not create itself
         caches = [transformers.DynamicCache(config=self.model.config) for _ in range(2)]
         return {
             "input_ids": start,
@@ -143,7 +148,7 @@ class Decoder(nn.Module):
         return [token for token in ids[:end] if token not in (self.pad_id, self.start_id)]
 
     def texts(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Return the sentences of lists of ids."""
+        """Decode lists of ids."""
         return self.tokenizer.texts(ids)
 
     def save(self, folder: Path) -> None:
@@ -154,14 +159,15 @@ class Decoder(nn.Module):
 
 
 def load_decoder(path: str) -> Decoder:
-    """Return the decoder that ``prepare_decoder`` left at ``path``, in float32.
+    """Load the decoder of a folder from ``prepare_decoder``, in float32.
 
-    An encoder-decoder (BART, T5) gives its decoder and output layer; an encoder (BERT) or a
-    language model gets cross-attention, drawn from torch's global generator where the folder has
-    none. A folder without any weights is a decoder to train from scratch.
+    Of an encoder-decoder (BART, T5), the decoder and the output layer are used. An encoder (BERT)
+    or a language model gets cross-attention, initialised from torch's global generator if the
+    folder has none. A folder without any weights is a decoder to train from scratch.
 
     Raises:
-        InvalidValue: the folder lacks a config or weights, or has some that are not safetensors.
+        InvalidValue: the config or weights are missing, the weights are no safetensors, or the
+            model has no decoder.
     """
     config, stored = read_config(path, "--decoder")
     tokenizer = DecoderTokenizer(path)
@@ -189,12 +195,12 @@ def load_decoder(path: str) -> Decoder:
         start = tokenizer.start_id
     require_all(set(missing).difference(drawn), path, "--decoder")
     if start is None:
-        fix = "its config names no decoder_start_token_id, nor its tokenizer a first token"
+        fix = "set decoder_start_token_id in its config.json, or a bos_token in its tokenizer"
         raise InvalidValue("--decoder", path, fix)
     return Decoder(model, tokenizer, start)
 
 
 class _Absent(nn.Module):
-    """Stands where an encoder was; the library asks it for the name of its main input."""
+    """Placeholder for the removed encoder, because the library reads its ``main_input_name``."""
 
     main_input_name = "input_ids"

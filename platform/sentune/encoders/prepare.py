@@ -1,7 +1,7 @@
-"""From ``--encoder`` and ``--decoder`` to local folders that every worker can load.
+"""Resolve ``--encoder`` and ``--decoder`` to local folders that every worker can load.
 
-``builtin:tiny`` is a small BERT as encoder, a small BART as decoder, nothing downloaded: word
-pieces are learned from the corpus, and the weights are drawn when the model is loaded.
+``builtin:tiny`` is a small BERT as encoder and a small BART as decoder. Nothing is downloaded: the
+word pieces are learned from the corpus, and the weights are initialised on loading.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from tokenizers import (
     Tokenizer,
@@ -35,7 +35,7 @@ from tokenizers import (
     trainers,
 )
 
-from sentune.errors import DamagedFile, InvalidValue
+from sentune.errors import DamagedFile, InvalidValue, invalid_value
 from sentune.io.atomic import read_document, write_document
 from sentune.io.folders import cached_folder
 from sentune.lazy_import import LazyModule
@@ -48,36 +48,39 @@ else:
 # nothing executable and no pickles: configs, tokenizers and safetensors
 _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 BASE_WIDTH = 768
-"""Of the hidden states of bert-base and roberta-base."""
+"""Width of the hidden states of bert-base and roberta-base."""
 
-_FIX = "bring it back from a copy, or from where it was downloaded"
+_FIX = "restore it from a copy, or download it again"
 
 
 def prepare(spec: str, texts: Iterable[str], cache: Path, source: str = "") -> str:
-    """Return the path of an encoder's folder with config, tokenizer and, unless built in, weights.
+    """Return an encoder's folder with config, tokenizer and, unless built in, weights.
 
     Args:
         spec: ``builtin:tiny[?layers=2&width=64...]``, a local folder, or a name on the hub.
-        texts: sentences that a built-in encoder's vocabulary is learned from.
+        texts: sentences from which a built-in encoder's vocabulary is learned.
         cache: folder for built-in encoders; the same texts and options give the same folder.
-        source: fingerprint of the texts, by which the folder is found without reading them again.
+        source: fingerprint of the texts, with which the folder is found without reading them.
 
     Raises:
-        InvalidValue: no such folder, no such name, or the hub cannot be reached.
+        InvalidValue: there is no such folder or name, the hub cannot be reached, or the folder has
+            no config or no safetensors.
         DamagedFile: a file of the folder cannot be read.
     """
     return named_folder(spec) or str(TinyEncoder.parse(spec).prepare(texts, cache, source))
 
 
 def prepare_decoder(spec: str, texts: Iterable[str], cache: Path, source: str = "") -> str:
-    """Do as ``prepare`` for a decoder, an encoder-decoder, or an encoder such as BERT."""
+    """Do as ``prepare`` for a decoder, which may be an encoder-decoder or an encoder (BERT)."""
     named = named_folder(spec, "decoder")
     return named or str(TinyDecoder.parse(spec).prepare(texts, cache, source))
 
 
 def named_folder(spec: str, part: Literal["encoder", "decoder"] = "encoder") -> str:
-    """Return the folder of an encoder or a decoder; empty for a built-in one, whose name and
-    options are checked. Raises what ``prepare`` does."""
+    """Return the folder of a local or downloaded model, or an empty string for a built-in one.
+
+    The name and options of a built-in model are checked. Raises what ``prepare`` does.
+    """
     if spec.startswith("builtin:"):
         (TinyEncoder if part == "encoder" else TinyDecoder).parse(spec)
         return ""
@@ -85,17 +88,17 @@ def named_folder(spec: str, part: Literal["encoder", "decoder"] = "encoder") -> 
     if folder.exists():
         folder = folder.resolve()
     elif folder.is_absolute() or spec.startswith((".", "~")) or spec.count("/") > 1:
-        raise InvalidValue(option, spec, "no such folder; name an existing one")
+        raise InvalidValue(option, spec, "there is no such folder; name an existing one")
     else:
         try:
             found = snapshot_download(spec, allow_patterns=_FILES, ignore_patterns=["*/*"])
         except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-            why = f"it is no local folder and the hub did not give it ({type(error).__name__})"
-            fix = f"{why}; name a local folder, or builtin:tiny"
+            why = f"it is no local folder, and the download failed ({type(error).__name__})"
+            fix = f"{why}; name a local folder, a model on the hub, or builtin:tiny"
             raise InvalidValue(option, spec, fix) from error
         folder = Path(found)
         if not any(folder.glob("*.safetensors")):
-            fix = "the hub has no safetensors of it; convert its weights, or name another one"
+            fix = "the hub has no safetensors of it; convert its weights, or name another model"
             raise InvalidValue(option, spec, fix)
     if not (folder / "config.json").is_file():
         raise InvalidValue(option, spec, "name a folder with a Hugging Face config.json")
@@ -107,15 +110,15 @@ def named_folder(spec: str, part: Literal["encoder", "decoder"] = "encoder") -> 
 
 
 def encoder_class(spec: str, folder: str) -> str:
-    """Return the class of an encoder by which its first settings are chosen.
+    """Return the size class of an encoder, which determines a study's first settings.
 
     Args:
-        spec: of the encoder, or of word vectors.
-        folder: that ``prepare`` or ``bundle`` made of it.
+        spec: specification of the encoder or the word vectors.
+        folder: its folder from ``prepare`` or ``bundle``.
 
     Returns:
-        ``scratch``: built in; ``small``: pretrained, narrower than ``BASE_WIDTH``; ``base``:
-        pretrained; empty for word vectors of a file.
+        ``scratch`` if built in, ``small`` if pretrained and narrower than ``BASE_WIDTH``, ``base``
+        if pretrained, and an empty string for word vectors of a file.
     """
     if spec.startswith("builtin:"):
         return "scratch"
@@ -128,7 +131,7 @@ def encoder_class(spec: str, folder: str) -> str:
 
 
 def _check_readable(file: Path) -> None:
-    """Raise ``DamagedFile`` for no JSON, or a file of weights with a wrong head or size."""
+    """Raise ``DamagedFile`` for invalid JSON, or weights with a wrong header or size."""
     try:
         if file.suffix == ".json":
             json.loads(file.read_bytes())
@@ -136,15 +139,15 @@ def _check_readable(file: Path) -> None:
             with safe_open(file, framework="numpy"):
                 pass
     except ValueError as error:
-        raise DamagedFile(file, f"it is no JSON ({error})", _FIX) from None
+        raise DamagedFile(file, f"it is not valid JSON ({error})", _FIX) from None
     except SafetensorError as error:
         raise DamagedFile(file, f"its weights cannot be read ({error})", _FIX) from None
 
 
 def bundle(encoder_folder: str, decoder_folder: str, cache: Path) -> str:
-    """Return a folder with ``encoder/`` and ``decoder/``, of hard links where they are possible.
+    """Return a cached folder with the files of both in ``encoder/`` and ``decoder/``.
 
-    Subfolders of the two are left out; equal folders give the same one in the cache.
+    Files are hard links if possible, else copies. Subfolders are left out.
 
     Raises:
         InvalidValue: one of the folders has no config.
@@ -164,14 +167,14 @@ def bundle(encoder_folder: str, decoder_folder: str, cache: Path) -> str:
             (draft / target).parent.mkdir(exist_ok=True)
             try:
                 os.link(source, draft / target)
-            except OSError:  # another file system, or one without hard links
+            except OSError:  # on another file system, or hard links are not supported
                 shutil.copy2(source, draft / target)
 
     return str(cached_folder(cache / f"intersent-{digest.hexdigest()[:16]}", fill))
 
 
 def _stamp(file: Path) -> str:
-    """Weights by size and time, since hashing gigabytes takes long; all else by content."""
+    """Identify weights by size and time, which is fast, and other files by content."""
     if file.suffix == ".safetensors":
         stat = file.stat()
         return f"{stat.st_size} {stat.st_mtime_ns}"
@@ -182,24 +185,24 @@ Width = Annotated[int, Field(ge=8, le=1024)]
 Inner = Annotated[int, Field(ge=8, le=4096)]
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-"""Their places are their ids."""
+"""Special tokens of built-in models; their indices are their ids."""
 _PAD, _START, _END = (SPECIAL_TOKENS.index(token) for token in ("[PAD]", "[CLS]", "[SEP]"))
 
 
 class BuiltinOptions(BaseModel):
-    """Options of ``builtin:NAME?option=value&...``, which are a subclass's fields."""
+    """Options of ``builtin:NAME?option=value&...``; a subclass defines them as fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    part: ClassVar[str]  # what is built, which is also the name of its option
-    builtin: ClassVar[str]  # the NAME
+    part: ClassVar[str]  # command-line option without dashes, such as encoder
+    builtin: ClassVar[str]  # NAME
 
     @classmethod
     def parse(cls, spec: str) -> Self:
-        """Return the options of ``builtin:tiny?layers=2&width=64``.
+        """Parse a specification such as ``builtin:tiny?layers=2&width=64``.
 
         Raises:
-            InvalidValue: another name, or an option that is unknown or cannot be used.
+            InvalidValue: the name is another one, or an option is unknown or invalid.
         """
         option, (name, _, query) = f"--{cls.part}", spec.partition("?")
         if name != f"builtin:{cls.builtin}":
@@ -210,16 +213,20 @@ class BuiltinOptions(BaseModel):
         try:
             return cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
         except ValueError as error:
+            reason = str(error)
+            if isinstance(error, ValidationError):
+                wrong = invalid_value(error, {})
+                reason = f"{wrong.field}: {wrong.fix}"
             allowed = ", ".join(cls.model_fields)
-            raise InvalidValue(option, spec, f"options are {allowed}: {error}") from error
+            raise InvalidValue(option, spec, f"{reason}; the options are {allowed}") from error
 
 
 class TinyOptions(BuiltinOptions, ABC):
-    """Options of ``builtin:tiny``; a subclass has the defaults of its widths."""
+    """Options of ``builtin:tiny``; subclasses define the default widths."""
 
     builtin: ClassVar[str] = "tiny"
-    folder: ClassVar[str]  # name without the hash
-    tokens: ClassVar[dict[str, str]] = {}  # special ones of the tokenizer, beside BERT's
+    folder: ClassVar[str]  # prefix of the folder's name
+    tokens: ClassVar[dict[str, str]] = {}  # the tokenizer's special tokens in addition to BERT's
 
     layers: int = Field(2, ge=1, le=24)
     """Transformer layers."""
@@ -238,7 +245,7 @@ class TinyOptions(BuiltinOptions, ABC):
 
     @classmethod
     def parse(cls, spec: str) -> Self:
-        """As of the base; ``InvalidValue`` also for a width that the heads cannot share."""
+        """Do as the base class, and check that ``width`` is a multiple of ``heads``."""
         options = super().parse(spec)
         if options.width % options.heads:
             raise InvalidValue(f"--{cls.part}", spec, "width must be a multiple of heads")
@@ -246,13 +253,13 @@ class TinyOptions(BuiltinOptions, ABC):
 
     @abstractmethod
     def config(self, vocabulary: int) -> transformers.BertConfig | transformers.BartConfig:
-        """Return the configuration of a model with so many word pieces."""
+        """Return the configuration of a model with ``vocabulary`` word pieces."""
 
     def prepare(self, texts: Iterable[str], cache: Path, source: str = "") -> Path:
-        """Return the folder with config and tokenizer, made where it is missing.
+        """Return the folder with config and tokenizer, created if it is missing.
 
-        Its name has a hash of the texts' words and the options. With ``source`` the name is noted
-        beside it, for the same source, options and code.
+        Its name has a hash of the options and the words with their counts. With ``source``, the
+        name is stored, so that the same source, options and code find it without the texts.
 
         Raises:
             InvalidValue: the texts have no words.
@@ -261,7 +268,7 @@ class TinyOptions(BuiltinOptions, ABC):
         key = hashlib.sha256(f"{source} {self.model_dump_json()} {code}".encode()).hexdigest()
         place, noted, name = f"{cache}/sources", f"{self.folder}-{key[:32]}.txt", ""
         if source:
-            with suppress(ValueError):  # a damaged note is written again
+            with suppress(ValueError):  # if it is damaged, the name is computed again
                 name = read_document(place, noted) or ""
 
         @cache_once
@@ -296,7 +303,7 @@ class TinyOptions(BuiltinOptions, ABC):
 
 
 class TinyEncoder(TinyOptions):
-    """A BERT."""
+    """Options of the built-in encoder, a BERT."""
 
     part: ClassVar[str] = "encoder"
     folder: ClassVar[str] = "tiny"
@@ -319,7 +326,7 @@ class TinyEncoder(TinyOptions):
 
 
 class TinyDecoder(TinyOptions):
-    """A BART whose encoder, which is not used, has no layers."""
+    """Options of the built-in decoder, a BART without encoder layers."""
 
     part: ClassVar[str] = "decoder"
     folder: ClassVar[str] = "tiny-decoder"
@@ -329,8 +336,8 @@ class TinyDecoder(TinyOptions):
     inner: Inner = 512
 
     def config(self, vocabulary: int) -> transformers.BartConfig:
-        # weights are drawn with a deviation of 1 / sqrt(width): with BART's 0.02, meant for a width
-        # of 768, a narrow decoder's cross-attention adds a twentieth of the vector it is given
+        # the weights' standard deviation is 1 / sqrt(width). With BART's 0.02, which suits a width
+        # of 768, the cross-attention of a narrow decoder adds only a twentieth of its input vector
         return transformers.BartConfig(
             vocab_size=vocabulary,
             d_model=self.width,
@@ -353,7 +360,7 @@ class TinyDecoder(TinyOptions):
 
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
-    """Return lower-cased words and punctuation marks; what is learned depends on nothing else."""
+    """Count lower-cased words and punctuation marks, the only input of ``learn_tokenizer``."""
     normalise, split = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
     words: Counter[str] = Counter()
     for text in texts:
@@ -362,11 +369,15 @@ def count_words(texts: Iterable[str]) -> Counter[str]:
 
 
 def learn_tokenizer(words: Counter[str], size: int) -> Tokenizer:
-    """Return a tokenizer that lower-cases, splits, and puts [CLS] and [SEP] around a sentence.
+    """Learn a lower-casing word piece tokenizer that puts [CLS] and [SEP] around a sentence.
 
-    Equal words give an equal vocabulary: the trainer numbers characters in the order of a hash map
-    and breaks ties by number, so two runs would disagree; naming every character up front as a
-    special token fixes the numbers. ``size`` is the most pieces, special tokens included.
+    Equal words give an equal vocabulary. The trainer would number characters in the order of a hash
+    map and break ties by number, which differs between runs. Therefore all characters are passed as
+    special tokens, which fixes their numbers.
+
+    Args:
+        words: word -> count.
+        size: maximum number of word pieces, special tokens included.
     """
     letters = sorted({letter for word in words for letter in word})
     fixed = [*SPECIAL_TOKENS, *letters, *(f"##{letter}" for letter in letters)]
@@ -378,7 +389,7 @@ def learn_tokenizer(words: Counter[str], size: int) -> Tokenizer:
     )
     learner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    # counts above a thousand change no merge that matters, and keep a large corpus fast
+    # counts above 1,000 hardly change the merges; the limit makes large corpora fast
     texts = (" ".join([word] * min(count, 1000)) for word, count in sorted(words.items()))
     learner.train_from_iterator(texts, trainer)
     tokenizer = Tokenizer(models.WordPiece(vocab=learner.get_vocab(), unk_token="[UNK]"))

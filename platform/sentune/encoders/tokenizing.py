@@ -1,4 +1,4 @@
-"""Sentences to token ids, and back; padded tensors of them, with as little padding as possible.
+"""Tokenise sentences and batch their ids with little padding; decode ids to sentences.
 
 Legend: N = sentences, L = tokens of the longest sentence of a chunk.
 """
@@ -24,15 +24,15 @@ else:
     transformers = LazyModule("transformers")
 
 OVERHEAD = {"cpu": 64, "cuda": 4096}
-"""Kind of device -> padded tokens for whose time an encoder can be called once more.
+"""Type of device -> fixed cost of an encoder call, in padded tokens.
 
-That of a CPU is MiniLM's. A GPU waits for a call's kernels to be launched: forward and backward of
-bert-base took an H200 20 ms for 1,500 tokens, and 1 ms is what its matrix products need.
+The CPU's was measured with MiniLM. On a GPU the launch of kernels dominates: forward and backward
+of bert-base with 1,500 tokens take 20 ms on an H200, of which matrix products need 1 ms.
 """
 
 
 class _HuggingFaceTokenizer:
-    """A tokenizer in a local folder; ``size`` is the number of its token ids."""
+    """A Hugging Face tokenizer of a local folder; ``size`` is its number of token ids."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -40,18 +40,14 @@ class _HuggingFaceTokenizer:
         self.size: int = len(self._tokenizer)
 
     def save(self, folder: Path, max_length: int | None = None) -> None:
-        """Write the tokenizer's files, as Hugging Face reads them.
-
-        Args:
-            max_length: most tokens of a sentence that they name; None: as they were.
-        """
+        """Write the tokenizer's files; ``max_length`` replaces their maximum number of tokens."""
         if max_length is not None:
             self._tokenizer.model_max_length = max_length
         self._tokenizer.save_pretrained(os.fspath(folder))
 
 
 class Tokenizer(_HuggingFaceTokenizer):
-    """A Hugging Face tokenizer, reduced to what sentence encoders need."""
+    """A Hugging Face tokenizer for sentence encoders; it must have a padding token."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -61,11 +57,7 @@ class Tokenizer(_HuggingFaceTokenizer):
         self.pad_id: int = self._tokenizer.pad_token_id
 
     def check_pooling(self, pooling: str) -> None:
-        """Refuse ``cls`` where a sentence does not begin with [CLS], such as T5's and GPT-2's.
-
-        Raises:
-            InvalidValue: the first state would be that of a word.
-        """
+        """Raise ``InvalidValue`` for ``cls`` if sentences do not begin with [CLS] (T5, GPT-2)."""
         if pooling == "cls" and not begins_with_cls(self._tokenizer):
             fix = f"the tokenizer of {self.path} puts no [CLS] before a sentence; use mean"
             raise InvalidValue("pooling", pooling, fix)
@@ -73,7 +65,7 @@ class Tokenizer(_HuggingFaceTokenizer):
     def encode(
         self, texts: Sequence[str], max_length: int, *, special: bool = True
     ) -> list[np.ndarray]:
-        """Return token ids of each text, cut to ``max_length``; ``special``: [CLS] and its like."""
+        """Return the truncated token ids of each text; ``special`` adds tokens such as [CLS]."""
         if not texts:
             return []
         encoded = self._tokenizer(
@@ -89,13 +81,13 @@ def begins_with_cls(tokenizer: Any) -> bool:
 
 
 class DecoderTokenizer(_HuggingFaceTokenizer):
-    """A Hugging Face tokenizer, reduced to what decoders need.
+    """A Hugging Face tokenizer for decoders; it must have an end-of-sentence token.
 
     Attributes:
-        pad_id: id of the padding token; the end token's where there is none.
-        start_id: id of the first special token ([CLS], <s>); None where there is none (T5).
+        pad_id: id of the padding token, or of the end token if there is none.
+        start_id: id of the first special token ([CLS], <s>); None if there is none (T5).
         end_id: id of the token that ends a sentence.
-        leads: whether it puts ``start_id`` before a sentence.
+        leads: whether the tokenizer puts ``start_id`` before a sentence.
     """
 
     def __init__(self, path: str) -> None:
@@ -112,7 +104,7 @@ class DecoderTokenizer(_HuggingFaceTokenizer):
         self.leads: bool = start is not None and t("")["input_ids"][:1] == [start]
 
     def texts(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Return sentences without special tokens; runs of spaces become one."""
+        """Decode lists of ids, without special tokens and repeated spaces."""
         if not len(ids):
             return []
         found = self._tokenizer.batch_decode([list(row) for row in ids], skip_special_tokens=True)
@@ -120,10 +112,7 @@ class DecoderTokenizer(_HuggingFaceTokenizer):
 
 
 class Chunk(NamedTuple):
-    """Sentences that go through the encoder together: [N, L] ids padded on the right, and a mask.
-
-    The mask is 1 on tokens and 0 on padding.
-    """
+    """A batch of sentences: ids [N, L], padded on the right, and a mask [N, L] with 1 on tokens."""
 
     input_ids: Tensor
     attention_mask: Tensor
@@ -134,7 +123,7 @@ class Chunk(NamedTuple):
 
 
 def pad(rows: Sequence[np.ndarray], pad_id: int) -> Chunk:
-    """Return one chunk of token ids of any lengths, at least one place long."""
+    """Pad lists of token ids to one chunk, which has L of at least 1."""
     lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
     mask = np.arange(max(1, lengths.max()))[None, :] < lengths[:, None]
     ids = np.full(mask.shape, pad_id, dtype=np.int64)
@@ -145,16 +134,19 @@ def pad(rows: Sequence[np.ndarray], pad_id: int) -> Chunk:
 def length_sorted_chunks(
     rows: Sequence[np.ndarray], size: int, pad_id: int, device: str = "cpu"
 ) -> tuple[list[Chunk], Tensor]:
-    """Return chunks of at most ``size`` sentences of like length, and the way back, ``restore``:
+    """Return chunks of sentences of similar length, and the indices that restore the order.
+
     ``torch.cat(outputs)[restore]`` is in the order of ``rows``.
 
     Args:
         rows: token ids of each sentence.
-        device: kind of device that encodes them, which ``OVERHEAD`` has.
+        size: maximum number of sentences of a chunk.
+        pad_id: id of the padding token.
+        device: type of the encoding device, as in ``OVERHEAD``.
     """
     overhead = OVERHEAD.get(device, OVERHEAD["cuda"])
     lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
-    # longest first: what does not fit into memory fails at once and not at the last chunk
+    # longest first, so that running out of memory happens at the start
     order = np.argsort(-lengths, kind="stable")
     parts = [
         part
@@ -166,11 +158,14 @@ def length_sorted_chunks(
 
 
 def even_shares(rows: Sequence[np.ndarray], count: int) -> tuple[NDArray[np.int64], list[int]]:
-    """Return the rows' numbers, longest first, and how many of them each of ``count`` shares has:
-    at least one, and about as many tokens as any other. The rows of a share are of like length.
+    """Divide sentences into ``count`` shares of similar lengths and about equal numbers of tokens.
 
     Args:
         rows: token ids of each sentence, at least ``count`` sentences.
+        count: number of shares.
+
+    Returns:
+        The indices of the rows, longest first, and the number of rows of each share, at least 1.
     """
     lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
     order = np.argsort(-lengths, kind="stable")
@@ -182,8 +177,11 @@ def even_shares(rows: Sequence[np.ndarray], count: int) -> tuple[NDArray[np.int6
 
 
 def _spans(lengths: NDArray[np.int64], size: int, overhead: int) -> list[tuple[int, int]]:
-    """Return where to cut lengths, longest first, so that tokens with their padding, and
-    ``overhead`` for each chunk of ``size``, are fewest; cuts lie between different lengths."""
+    """Return the spans (start, end) of descending lengths that minimise the cost of encoding.
+
+    The cost is the number of padded tokens, plus ``overhead`` for each chunk of ``size`` sentences.
+    Cuts are only between different lengths, and are found by dynamic programming.
+    """
     places = np.flatnonzero(np.diff(lengths, prepend=-1, append=-1))
     least, before = np.zeros(len(places)), np.zeros(len(places), np.int64)
     for at in range(1, len(places)):

@@ -1,4 +1,4 @@
-"""A Hugging Face encoder as one module: token ids in, one vector per sentence out.
+"""A Hugging Face encoder as a module from token ids to sentence vectors.
 
 Legend: N = sentences, L = tokens, H = width of the encoder.
 """
@@ -31,13 +31,16 @@ _UNUSED = ("pooler.", "decoder.")
 class TextEncoder(nn.Module):
     """Sentence vectors from the last hidden states of a transformer.
 
-    Of an encoder-decoder (T5, BART) it is the encoder alone. ``width`` is H; ``max_length`` is the
-    most tokens of a sentence, special tokens included.
+    Of an encoder-decoder (T5, BART), only the encoder is used.
+
+    Attributes:
+        width: H.
+        max_length: maximum number of tokens of a sentence, special tokens included.
     """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        # the pooler's output is not used here, and DistributedDataParallel refuses idle parameters
+        # the pooler is not used, and DistributedDataParallel does not allow unused parameters
         if getattr(model, "pooler", None) is not None:
             model.pooler = None
         self._encoder_decoder: bool = bool(getattr(model.config, "is_encoder_decoder", False))
@@ -48,11 +51,11 @@ class TextEncoder(nn.Module):
         self.max_length: int = most_tokens(model) or 512
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, pooling: Pooling) -> Tensor:
-        """[N, L], [N, L] -> [N, H], in the precision of the weights."""
+        """Return sentence vectors [N, H] of ids and mask [N, L], in the weights' precision."""
         return pool(self.states(input_ids, attention_mask).to(self.dtype), attention_mask, pooling)
 
     def states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """[N, L], [N, L] -> [N, L, H] last hidden states."""
+        """Return the last hidden states [N, L, H] of ids and mask [N, L]."""
         found: Tensor = self.stack(
             input_ids=input_ids, attention_mask=attention_mask
         ).last_hidden_state
@@ -60,13 +63,13 @@ class TextEncoder(nn.Module):
 
     @property
     def stack(self) -> Any:
-        """The model, of an encoder-decoder its encoder."""
+        """The model, or the encoder of an encoder-decoder."""
         return self.model.encoder if self._encoder_decoder else self.model
 
     def sparse_gradients(self, *, on: bool) -> None:
-        """Whether the gradient of the input embeddings holds the rows of a call's tokens alone.
+        """Make the gradient of the input embeddings sparse, with rows for a call's tokens only.
 
-        A dense one of MiniLM has 30,522 rows, and every call adds one of its own to it.
+        A dense one has 30,522 rows for MiniLM, and every call would add to all of them.
         """
         self.stack.get_input_embeddings().sparse = on
 
@@ -75,7 +78,7 @@ class TextEncoder(nn.Module):
         return next(self.parameters()).dtype
 
     def drops_out(self) -> bool:
-        """Return whether the same sentence, embedded twice, may give two vectors."""
+        """Return whether dropout is active, so that encoding is not deterministic."""
         if not self.training:
             return False
         layers = (m.p for m in self.modules() if isinstance(m, nn.Dropout))
@@ -83,22 +86,22 @@ class TextEncoder(nn.Module):
         return any(isinstance(rate, float) and rate > 0 for rate in (*layers, *named))
 
     def set_dropout(self, rate: float) -> None:
-        """Give every dropout layer the same rate."""
+        """Set the rate of every dropout layer."""
         for module in self.modules():
             if isinstance(module, nn.Dropout):
                 module.p = rate
 
     def save(self, folder: Path) -> None:
-        """Write config and weights in Hugging Face's layout (safetensors)."""
+        """Write config and weights in Hugging Face's format (safetensors)."""
         with no_progress_bars():
             self.model.save_pretrained(folder)
 
 
 def most_tokens(model: nn.Module) -> int | None:
-    """Return the most tokens for which a Hugging Face model has positions, special tokens included;
-    None where its config names no limit.
+    """Return a Hugging Face model's maximum number of tokens, special tokens included, or None.
 
-    RoBERTa and its like (MPNet, Longformer) number the tokens from the id behind the padding's on.
+    RoBERTa, MPNet and Longformer number positions from the padding id + 1, so that they have fewer
+    positions than ``max_position_embeddings``.
     """
     places: int | None = getattr(model.config, "max_position_embeddings", None)
     tables = (m for name, m in model.named_modules() if name.endswith("position_embeddings"))
@@ -107,8 +110,11 @@ def most_tokens(model: nn.Module) -> int | None:
 
 
 def pool(states: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
-    """[N, L, H] states and [N, L] mask, 1 on tokens -> [N, H]: the first state, or the mean or the
-    largest value of each dimension over the tokens, 0 where there is none."""
+    """Pool states [N, L, H] over the tokens of the mask [N, L] to vectors [N, H].
+
+    ``cls`` takes the first state, ``mean`` and ``max`` the mean or maximum of each dimension. A
+    sentence without tokens has a zero vector with ``mean`` and ``max``.
+    """
     if pooling == "cls":
         return states[:, 0]
     mask = mask.unsqueeze(-1)
@@ -119,16 +125,16 @@ def pool(states: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
 
 
 def load(path: str) -> TextEncoder:
-    """Return the encoder that ``prepare`` left at ``path``, in float32 whatever it was stored in.
+    """Load the encoder of a folder from ``prepare``, in float32.
 
-    A folder without any weights is an encoder to train from scratch: its weights are drawn from
-    torch's global generator, so that the trial's seed decides them.
+    A folder without any weights is an encoder to train from scratch. Its weights are initialised
+    from torch's global generator, and so depend on the trial's seed.
 
     Raises:
-        InvalidValue: the folder has no config, lacks weights, or has some that are not safetensors.
+        InvalidValue: the config or some weights are missing, or the weights are no safetensors.
     """
     config, stored = read_config(path, "--encoder")
-    # torch prefers cuDNN's attention on GPUs since Hopper, and it plans anew for each new shape
+    # since Hopper, torch prefers cuDNN's attention, which makes a new plan for each new shape
     torch.backends.cuda.enable_cudnn_sdp(enabled=False)
     if not stored:
         return TextEncoder(transformers.AutoModel.from_config(config))
@@ -138,10 +144,10 @@ def load(path: str) -> TextEncoder:
 
 
 def word_averages(path: str) -> Callable[[Sequence[str]], Tensor] | None:
-    """Return a function from N sentences to [N, H] averages of their tokens' input embeddings.
+    """Return a function from N sentences to the averages of their input embeddings, [N, H].
 
-    Special tokens are left out; a sentence without a token is a zero vector. None where the encoder
-    at ``path`` has no weights: it is trained from scratch.
+    Special tokens are left out. A sentence without tokens has a zero vector. The result is None if
+    the encoder at ``path`` has no weights, because it is to be trained from scratch.
     """
     if not read_config(path, "--encoder")[1]:
         return None
@@ -161,7 +167,7 @@ def read_config(path: str, option: str) -> tuple[Any, bool]:
     """Return the configuration of a Hugging Face folder, and whether it has weights.
 
     Raises:
-        InvalidValue: of ``option``: the folder has no config, or weights that are not safetensors.
+        InvalidValue: of ``option``, if the folder has no config or its weights are no safetensors.
     """
     folder = Path(path)
     if not (folder / "config.json").is_file():
@@ -176,7 +182,7 @@ def read_config(path: str, option: str) -> tuple[Any, bool]:
 
 
 def read_weights(kind: Any, path: str, **options: Any) -> tuple[Any, list[str]]:
-    """Return a model of a Hugging Face class in float32, and the names of weights that it lacks."""
+    """Load a model of a Hugging Face class in float32; return it and its missing weights' names."""
     with no_progress_bars():
         model, info = kind.from_pretrained(
             path,
@@ -191,14 +197,15 @@ def read_weights(kind: Any, path: str, **options: Any) -> tuple[Any, list[str]]:
 
 
 def require_all(missing: Iterable[str], path: str, option: str) -> None:
-    """Raise an ``InvalidValue`` of ``option`` where weights are missing that are used."""
+    """Raise an ``InvalidValue`` that names ``option`` if weights are missing."""
     if names := sorted(missing)[:3]:
-        raise InvalidValue(option, path, f"its weights lack {', '.join(names)}")
+        fix = f"its weights lack {', '.join(names)}; name a model with all weights"
+        raise InvalidValue(option, path, fix)
 
 
 @contextmanager
 def no_progress_bars() -> Iterator[None]:
-    """Silence the bars and the table of missing weights, which ``require_all`` checks."""
+    """Silence progress bars and the report of missing weights, which ``require_all`` checks."""
     logging = transformers.utils.logging
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -1,4 +1,4 @@
-"""Word vectors and word frequencies: read from their files, cached, looked up."""
+"""Word vectors and word frequencies: reading, caching and lookup."""
 
 from sentune.encoders.words.open import check_words, open_words
 from sentune.encoders.words.table import WordRows, WordTable

@@ -1,8 +1,8 @@
-"""A bidirectional GRU over word vectors, without padding, and its gradient on a CPU.
+"""A bidirectional GRU over packed word vectors, with a fast gradient on CPUs.
 
 Legend: N = sentences, L = words of the longest one, T = words of all, n = width of a word vector,
-H = width of a direction, d_z = 2 H. Packed words stand time step by time step, longest sentence
-first.
+H = width of a direction, d_z = 2 H. Packed words are ordered by time step, and within it by length
+of the sentence, longest first.
 """
 
 from __future__ import annotations
@@ -21,32 +21,35 @@ from sentune.encoders.tokenizing import pad
 
 
 class BidirectionalGru(nn.Module):
-    """Gated recurrent units in both directions (Chung et al. 2014).
+    """A bidirectional layer of gated recurrent units (Chung et al. 2014).
 
-    Sentences of any lengths go through it packed, time step by time step, so that padding costs
-    nothing and the backward direction starts at each sentence's own last word.
+    Sentences are packed, so that padding costs nothing and the backward direction starts at each
+    sentence's last word.
+
+    Args:
+        inputs: n.
+        hidden: H.
     """
 
     def __init__(self, inputs: int, hidden: int) -> None:
-        """Take the n numbers of a word to H of each direction."""
         super().__init__()
         self.gru = nn.GRU(inputs, hidden, batch_first=True, bidirectional=True)
         self.width = 2 * hidden
 
     def last(self, words: PackedSequence) -> Tensor:
-        """[N, d_z] last hidden states: after the last word forward, after the first backward."""
+        """Return the last hidden states of both directions side by side, [N, d_z]."""
         if words.data.device.type == "cpu" and torch.is_grad_enabled():
             return self._last(words)
         hidden: Tensor = self.gru(words)[1]
         return hidden.transpose(0, 1).flatten(1)
 
     def states(self, words: PackedSequence) -> PackedSequence:
-        """[T, d_z] hidden states at every word, forward beside backward, packed as the words."""
+        """Return the hidden states of both directions side by side, packed [T, d_z]."""
         states: PackedSequence = self.gru(words)[0]
         return states
 
     def _last(self, words: PackedSequence) -> Tensor:
-        """``last`` with a faster gradient on a CPU; in the weights' precision."""
+        """Do as ``last``, with a faster gradient on a CPU, in the weights' precision."""
         sizes, found = words.batch_sizes.tolist(), []
         recurrence: Callable[..., Tensor] = _Recurrence.apply
         with torch.autocast("cpu", enabled=False):
@@ -61,28 +64,28 @@ class BidirectionalGru(nn.Module):
 
 
 def pack(rows: Sequence[np.ndarray], device: torch.device) -> PackedSequence:
-    """Rows of a word table for each sentence, none empty, as one packed sequence of [T] ids."""
+    """Pack the word rows of sentences, none of which is empty, as a sequence of ids [T]."""
     ids, mask = pad(rows, 0)
-    lengths = mask.sum(1)  # stays on the CPU: packing reads it there
+    lengths = mask.sum(1)  # on the CPU, where packing reads it
     return pack_padded_sequence(ids.to(device), lengths, batch_first=True, enforce_sorted=False)
 
 
 def carry(packed: PackedSequence, data: Tensor) -> PackedSequence:
-    """Other values, [T, ...], at the places of a packed sequence."""
+    """Return a packed sequence with the structure of ``packed`` and other values, [T, ...]."""
     return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
 
 
 def unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
-    """[N, L, ...] with zeros after a sentence's end, and the [N] lengths (on the CPU)."""
+    """Return the values padded with zeros, [N, L, ...], and the lengths [N] (on the CPU)."""
     padded, lengths = pad_packed_sequence(packed, batch_first=True)
     return padded, lengths
 
 
 class _Recurrence(torch.autograd.Function):
-    """Last hidden states of one direction on a CPU, the first ones being zero.
+    """Computes the last hidden states of one direction on a CPU, from zero initial states.
 
-    torch cuts its packed input into time steps, and the gradient of each cut is a table as large as
-    the whole input: with batches of 256 sentences from books that was 60 % of a training step. Here
+    torch slices its packed input into time steps, and the gradient of each slice is as large as the
+    whole input. With batches of 256 sentences from books that was 60 % of a training step. Here,
     every step writes into its own rows, and the weights' gradient is one product over all steps.
     """
 
@@ -90,13 +93,14 @@ class _Recurrence(torch.autograd.Function):
     def forward(
         ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, sizes: list[int], backward: bool
     ) -> Tensor:
-        """[N, H].
+        """Return the last hidden states, [N, H].
 
         Args:
-            inputs: [T, 3 H] what the words add to reset gate, update gate and candidate.
-            weight, bias: [3 H, H], [3 H] of the hidden state, in the same order.
-            sizes: sentences that have a word at each time step; they fall.
-            backward: from each sentence's last word to its first.
+            ctx: context of the function.
+            inputs: [T, 3 H] contributions of the words to reset gate, update gate and candidate.
+            weight, bias: [3 H, H] and [3 H] parameters of the hidden state, in the same order.
+            sizes: number of sentences with a word at each time step, not increasing.
+            backward: whether to go from each sentence's last word to its first.
         """
         width = weight.shape[1]
         state = inputs.new_zeros(sizes[0], width)
@@ -112,7 +116,7 @@ class _Recurrence(torch.autograd.Function):
             candidate = gate[:, 2 * width :]
             torch.addcmul(inputs[rows, 2 * width :], reset, own[:, 2 * width :], out=candidate)
             torch.lerp(candidate.tanh_(), old, update, out=state[:count])
-        # of the hidden state's own part only that of the candidate is needed again
+        # of the hidden state's contributions, backward needs only the candidate's
         ctx.save_for_backward(weight, before, gates, hidden[:, 2 * width :])
         ctx.sizes, ctx.backward_in_time = sizes, backward
         return state
@@ -120,12 +124,12 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        """Back through the steps, in the opposite order."""
+        """Return the gradients of ``inputs``, ``weight`` and ``bias``."""
         weight, before, gates, own = ctx.saved_tensors
         width = weight.shape[1]
         state = gradient.clone()
         reset, update, candidate = gates.split(width, dim=1)
-        # what the steps multiply by does not hang on their gradients: all words at once
+        # these factors do not depend on the gradients, so compute them for all words at once
         to_candidate = (1 - update) * (1 - candidate**2)
         to_update = (before - candidate) * update * (1 - update)
         to_reset = own * reset * (1 - reset)
@@ -143,7 +147,7 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _steps(sizes: Sequence[int], backward: bool) -> Iterator[tuple[slice, int]]:
-    """Rows of each time step among all T, and how many they are."""
+    """Yield the slice of each time step among all T words, and its number of words."""
     ends = torch.tensor(sizes).cumsum(0).tolist()
     steps = [(slice(end - size, end), size) for end, size in zip(ends, sizes, strict=True)]
     yield from reversed(steps) if backward else steps

@@ -1,4 +1,4 @@
-"""``builtin:ppmi``: word vectors from the training corpus itself.
+"""``builtin:ppmi``: word vectors that are learned from the training corpus.
 
 Legend: W = words, n = width of a vector, T = tokens of the corpus.
 """
@@ -35,17 +35,17 @@ class PpmiSpec(BuiltinOptions):
     width: int = Field(64, ge=1, le=1024)
     """Dimensions of a vector."""
     window: int = Field(5, ge=1, le=100)
-    """Words on either side that count as context, within a sentence."""
+    """Number of words on either side, within the sentence, that count as context."""
     min_count: int = Field(2, ge=1)
-    """Rarer words have no vector."""
+    """Minimum occurrences of a word with a vector."""
     seed: int = Field(0, ge=0)
-    """Seeds the vector that the decomposition starts from."""
+    """Seed of the starting vector of the decomposition."""
 
 
 @dataclass(frozen=True)
 class _Tokens:
-    """T lower-cased tokens: [T] their numbers by first appearance, the word of each number, the
-    lengths of sentences, and a hash of all."""
+    """The lower-cased tokens of a corpus: [T] word numbers in order of first appearance, lengths of
+    sentences, the word of each number, and a hash of the sentences."""
 
     numbers: NDArray[np.int32]
     lengths: NDArray[np.int64]
@@ -54,22 +54,23 @@ class _Tokens:
 
 
 def learn_words(texts: Iterable[str], spec: str, cache: Path) -> WordTable:
-    """Return vectors by positive pointwise mutual information and a truncated SVD.
+    """Learn word vectors by positive pointwise mutual information and a truncated SVD.
 
-    With n_wc = how often c stands within the window of w, the matrix M_wc = max(0, log(n_wc N /
-    (n_w n_c))) is decomposed as U S V^T; the vectors are U S^0.5 (Levy, Goldberg and Dagan 2015,
-    sections 2 and 3.3). Tokens are those of ``tokenise`` in lower case. Probabilities are relative
-    frequencies among all tokens, those of rare words included in the sum.
+    With n_wc the number of times that c occurs within the window of w, the matrix M_wc = max(0,
+    log(n_wc N / (n_w n_c))) is decomposed as U S V^T. The vectors are U S^0.5 (Levy, Goldberg and
+    Dagan 2015, sections 2 and 3.3). Tokens are those of ``tokenise`` in lower case. Probabilities
+    are relative frequencies among all tokens, including rare words.
 
-    Memory: T numbers, the pairs of one distance, and the sparse matrix. The same texts and options
-    give the same folder of the cache.
+    Memory holds T numbers, the pairs of one distance, and the sparse matrix. The same texts and
+    options give the same folder of the cache.
 
     Args:
-        texts: sentences, gone through once.
+        texts: sentences, read once.
         spec: ``builtin:ppmi?width=64&window=5&min_count=2&seed=0``.
+        cache: folder of the cache.
 
     Raises:
-        InvalidValue: an option cannot be used, or the corpus has too few words for the width.
+        InvalidValue: an option is invalid, or the corpus has too few words for the width.
     """
     options = PpmiSpec.parse(spec)
     tokens = _read(texts)
@@ -99,7 +100,7 @@ def _write(tokens: _Tokens, options: PpmiSpec, spec: str, fingerprint: str, draf
     order = np.lexsort((np.array(tokens.words, dtype=object), -counts)).tolist()
     kept = [number for number in order if counts[number] >= options.min_count]
     if len(kept) <= options.width:
-        fix = f"use a width below {len(kept)}, the words that occur min_count times"
+        fix = f"use a width below {len(kept)}, the number of words that occur min_count times"
         raise InvalidValue("--vectors option width", options.width, fix)
     rows = np.full(len(order), -1, dtype=np.int32)
     rows[kept] = np.arange(len(kept))
@@ -120,9 +121,9 @@ def _write(tokens: _Tokens, options: PpmiSpec, spec: str, fingerprint: str, draf
 def _pairs(
     rows: NDArray[np.int32], tokens: _Tokens, options: PpmiSpec, size: int
 ) -> scipy.sparse.csr_matrix:
-    """Return [W, W] how often two words stand within the window of each other, in one sentence.
+    """Count how often two words of a sentence are within the window of each other, [W, W].
 
-    A rare word (-1) keeps its place, so that others do not move closer.
+    A rare word (-1) keeps its position, so that the words around it do not move closer.
     """
     sentences = np.repeat(np.arange(len(tokens.lengths)), tokens.lengths)
     total = scipy.sparse.csr_matrix((size, size))
@@ -136,7 +137,7 @@ def _pairs(
 
 
 def _ppmi(pairs: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:
-    """Return [W, W] positive pointwise mutual information of symmetric counts of pairs."""
+    """Return the positive pointwise mutual information, [W, W], of symmetric pair counts."""
     sums = np.asarray(pairs.sum(axis=1)).ravel()
     matrix = pairs.tocoo()
     information = np.log(matrix.data * sums.sum() / (sums[matrix.row] * sums[matrix.col]))
@@ -146,7 +147,10 @@ def _ppmi(pairs: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:
 
 
 def _decompose(matrix: scipy.sparse.csr_matrix, options: PpmiSpec) -> NDArray[np.float32]:
-    """Return [W, n] U S^0.5, strongest dimension first, the largest entry of each one positive."""
+    """Return U S^0.5, [W, n], sorted by singular value.
+
+    The sign of each dimension is chosen so that its largest absolute entry is positive.
+    """
     start = np.random.default_rng(options.seed).standard_normal(matrix.shape[0])
     left, strengths, _ = scipy.sparse.linalg.svds(matrix, k=options.width, v0=start)
     order = np.argsort(-strengths)

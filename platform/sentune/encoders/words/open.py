@@ -1,11 +1,11 @@
-"""From ``--vectors`` and ``--frequencies`` to a word table, read once and cached.
+"""Read ``--vectors`` and ``--frequencies`` into a cached word table.
 
-``glove:FILE`` is a word and its n numbers on each line, n as on the first line. A word may contain
-spaces, as some of glove.840B do: the last n fields are the numbers. PSL and ParaNMT vectors come in
-the same formats. ``fasttext:FILE`` (``.vec``, also word2vec's text format) has a first line
-``count n`` before the same.
+``glove:FILE`` has a word and its n numbers on each line. The first line determines n. A word may
+contain spaces, as in glove.840B, because the last n fields are the numbers. PSL and ParaNMT vectors
+have the same format. ``fasttext:FILE`` (``.vec``, also word2vec's text format) has an additional
+first line ``count n``.
 
-Legend: B = lines of a block that can be used, n = width of a vector.
+Legend: B = valid lines of a block, n = width of a vector.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
@@ -32,29 +31,31 @@ from sentune.encoders.words.table import META, VERSION, WordTable
 from sentune.errors import CorpusError, InvalidValue
 from sentune.io.bounded_read import bounded_lines
 from sentune.io.folders import cached_folder
+from sentune.io.object_store import files_at
 
 PACKAGE = "wordfreq:"
 
 BAD_LINES = 100
-"""Lines of a file that may be bad; they are counted and stand in ``quarantine.jsonl``."""
+"""Maximum number of bad lines of a file, which are counted and listed in ``quarantine.jsonl``."""
 
 
 def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
     """Return the words of a file with their vectors and probabilities.
 
     The first call reads the files as a stream and writes the table to a folder below
-    ``cache/words``; the next one finds it by path, size and time of the files and maps it into
-    memory. Where a word occurs twice, the first stays. Several processes may do it at once.
+    ``cache/words``. Later calls find it by path, size and time of the files and memory-map it. Of
+    duplicate words, the first is kept. Several processes may do this at once.
 
     Args:
-        vectors: ``glove:FILE`` or ``fasttext:FILE``, local or fsspec, plain or ``.gz``.
+        vectors: ``glove:FILE`` or ``fasttext:FILE``, local or fsspec, plain or compressed.
         frequencies: a file of lines ``word count``, or ``wordfreq:LANGUAGE``. A word's probability
-            is its count over the sum of the list, looked up in lower case, 0 where the list does
-            not have it. None: 0 for every word, so that all words weigh the same.
+            is the count of its lower-case form over the sum of the list, or 0 if the list lacks
+            it. None: 0 for every word, so that all words have the same weight.
+        cache: folder of the cache.
 
     Raises:
-        InvalidValue: no such format or language.
-        CorpusError: a file that cannot be read, or with more than 100 bad lines.
+        InvalidValue: the format or language is unknown.
+        CorpusError: a file cannot be read, or has more than ``BAD_LINES`` bad lines.
     """
     source = VectorFile.parse(vectors)
     root = cache.expanduser().resolve() / "words"
@@ -67,21 +68,20 @@ def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
 
 
 def check_words(vectors: str, frequencies: str | None) -> None:
-    """Check that there are the files of ``open_words``, without reading them; it says what this
-    raises."""
+    """Check that the files of ``open_words`` exist, without reading them; raises what it does."""
     for source in filter(None, (VectorFile.parse(vectors).path, frequencies)):
         _identity(source)
 
 
 def _identity(source: str) -> str:
-    """Return a package's version, or path, size and time of a file where its system knows them."""
+    """Return the version of wordfreq, or a file's path, size and time as far as known."""
     if source.startswith(PACKAGE):
         return version("wordfreq")
-    system, name = fsspec.core.url_to_fs(source)
+    system, name = files_at(source)
     try:
         info = system.info(name)
     except FileNotFoundError as error:
-        raise CorpusError(source, "there is no such file") from error
+        raise CorpusError(source, "there is no such file; check the path") from error
     times = [str(info.get(key)) for key in ("mtime", "LastModified", "updated", "ETag")]
     return "\n".join((info["name"], str(info["size"]), *times))
 
@@ -91,13 +91,13 @@ def _key(spec: str, identity: str) -> str:
 
 
 def _write_vectors(source: VectorFile, draft: Path) -> None:
-    """Write vectors.npy and words.txt block by block; only the words themselves stay in memory."""
+    """Write vectors.npy and words.txt block by block, with only the words in memory."""
     quarantine = Quarantine(source.path, BAD_LINES)
     words, content = dict[str, None](), sha256()
     header: dict[str, Any] = {"descr": "<f4", "fortran_order": False}
     with (draft / "vectors.npy").open("wb") as stream:
         for block, values in source.read(quarantine):
-            if not stream.tell():  # numpy keeps room in a header for any count
+            if not stream.tell():  # numpy's header has room for any number of rows
                 header["shape"] = (0, values.shape[1])
                 np.lib.format.write_array_header_1_0(stream, header)
             new = []
@@ -110,7 +110,7 @@ def _write_vectors(source: VectorFile, draft: Path) -> None:
             stream.write(kept)
             content.update(kept)
         if not words:
-            raise CorpusError(source.path, "no line is left that can be used")
+            raise CorpusError(source.path, "the file has no valid line")
         stream.seek(0)
         header["shape"] = (len(words), header["shape"][1])
         np.lib.format.write_array_header_1_0(stream, header)
@@ -124,7 +124,7 @@ def _write_vectors(source: VectorFile, draft: Path) -> None:
 
 
 def _write_table(source: VectorFile, frequencies: str | None, read: Path, draft: Path) -> None:
-    """Write the words' probabilities into a folder that names the folder of the vectors."""
+    """Write the words' probabilities, with a reference to the folder of the vectors."""
     words = (read / "words.txt").read_bytes().decode().split("\n")
     known = json.loads((read / META).read_text())
     quarantine = Quarantine(frequencies or "", BAD_LINES)
@@ -159,14 +159,14 @@ def _write_quarantine(draft: Path, quarantine: Quarantine) -> None:
 def probabilities(spec: str, quarantine: Quarantine) -> dict[str, float]:
     """Return the relative frequency of each lower-cased word of a list; see ``open_words``."""
     if spec.startswith(PACKAGE):
-        import wordfreq  # only here: few jobs need it
+        import wordfreq  # imported here because few jobs need it
 
         try:
             return dict(wordfreq.get_frequency_dict(spec.removeprefix(PACKAGE)))
         except LookupError as error:
             fix = f"use one of the languages {', '.join(sorted(wordfreq.available_languages()))}"
             raise InvalidValue("--frequencies", spec, fix) from error
-    counts: dict[str, float] = {}  # a word in two spellings (The, the) has the sum of both
+    counts: dict[str, float] = {}  # spellings of a word (The, the) are summed
     for number, lines in blocks(quarantine):
         for place, line in enumerate(lines, start=number):
             try:
@@ -186,20 +186,24 @@ def probabilities(spec: str, quarantine: Quarantine) -> dict[str, float]:
 
 
 BLOCK = 1 << 24
-"""Bytes read at once: 7,300 lines of glove.840B. Two threads parse the numbers of a block."""
+"""Bytes of a block of lines that is parsed at once: 7,300 lines of glove.840B."""
 
 FORMATS = ("glove", "fasttext")
 Block = tuple[list[str], NDArray[np.float32]]
 
 WIDEST = 65_536
-"""Most numbers of a vector; a header could promise so many that their names fill the memory."""
+"""Maximum width of a vector; column names for a larger one in a header could exhaust memory."""
 
 
 @dataclass
 class Quarantine:
-    """Lines of a file that could not be used, as (line, reason), up to a limit.
+    """The bad lines of a file, up to a limit.
 
-    ``counts`` has ``read`` and ``bad`` lines, and what else a reader counts.
+    Attributes:
+        path: the file.
+        limit: maximum number of bad lines.
+        counts: number of ``read`` and ``bad`` lines, and a reader's own counts.
+        lines: (line, reason) of each bad line.
     """
 
     path: str
@@ -208,20 +212,20 @@ class Quarantine:
     lines: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, line: int, reason: str) -> None:
-        """Put a line aside; a ``CorpusError`` where there are more than allowed."""
+        """Record a bad line; raise a ``CorpusError`` if there are more than allowed."""
         self.lines.append((line, reason))
         self.counts["bad"] += 1
         if len(self.lines) > self.limit:
             first, why = self.lines[0]
             message = (
                 f"{reason}; this is bad line {len(self.lines)} and {self.limit} are allowed "
-                f"(the first: line {first}, {why}); mend the file"
+                f"(the first: line {first}, {why}); fix the file"
             )
             raise CorpusError(self.path, message, line=line)
 
 
 def blocks(quarantine: Quarantine) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield (number of the first line, lines) of each block; lines end at a newline only."""
+    """Yield (number of the first line, lines) of each block of ``BLOCK`` bytes."""
     first, held, size = 1, list[bytes](), 0
     for line in bounded_lines(quarantine.path):
         held.append(line)
@@ -236,7 +240,7 @@ def blocks(quarantine: Quarantine) -> Iterator[tuple[int, list[bytes]]]:
 
 @dataclass(frozen=True)
 class VectorFile:
-    """A file of word vectors as its user names it: ``glove:FILE`` or ``fasttext:FILE``."""
+    """A file of word vectors, ``glove:FILE`` or ``fasttext:FILE``."""
 
     spec: str
     format: str
@@ -244,25 +248,25 @@ class VectorFile:
 
     @classmethod
     def parse(cls, spec: str) -> VectorFile:
-        """Take a specification apart; an ``InvalidValue`` for another format, or no file."""
+        """Parse a specification; raise ``InvalidValue`` for another format or a missing file."""
         name, _, path = spec.partition(":")
         if name not in FORMATS or not path:
             raise InvalidValue("--vectors", spec, "write glove:FILE or fasttext:FILE")
         return cls(spec, name, path)
 
     def read(self, quarantine: Quarantine) -> Iterator[Block]:
-        """Yield blocks of words, [B] and [B, n]; duplicates are still there.
+        """Yield blocks of words [B] and vectors [B, n], including duplicates.
 
         Raises:
-            CorpusError: the file cannot be read, its first line is no beginning, it has fewer
-                lines than it says, or there are too many bad lines.
+            CorpusError: the file cannot be read, its first line is invalid, its number of words is
+                not that of the header, or it has too many bad lines.
         """
         width, expected = 0, None
         for number, lines in blocks(quarantine):
             if number == 1:
                 width, expected = self._first_line(lines[0])
                 if width > WIDEST:
-                    reason = f"vectors of {width:,} numbers; at most {WIDEST:,} are read"
+                    reason = f"the vectors have {width:,} numbers, more than the limit {WIDEST:,}"
                     raise CorpusError(self.path, reason, line=1)
                 skipped = int(expected is not None)
                 lines, number = lines[skipped:], number + skipped
@@ -272,11 +276,11 @@ class VectorFile:
         if not found:
             raise CorpusError(self.path, "the file has no word vectors")
         if expected is not None and found != expected:
-            reason = f"the first line promises {expected} words, the file has {found}"
-            raise CorpusError(self.path, reason)
+            reason = f"the first line says {expected} words, but the file has {found}"
+            raise CorpusError(self.path, f"{reason}; fetch it again")
 
     def _first_line(self, line: bytes) -> tuple[int, int | None]:
-        """Return the width of the vectors, and how many there are where the file says so."""
+        """Return the width of the vectors, and their number if the file has a header."""
         fields = line.split()
         header = len(fields) == 2 and all(part.isdigit() for part in fields)
         if self.format == "fasttext":
@@ -292,7 +296,7 @@ class VectorFile:
 
 
 def _parsed(lines: Sequence[bytes], number: int, width: int, quarantine: Quarantine) -> Block:
-    """Return the lines with a word and ``width`` finite numbers; others go to quarantine."""
+    """Parse lines of a word and ``width`` finite numbers; quarantine others."""
     found = []
     for place, line in enumerate(lines, start=number):
         parts = _split(line.rstrip(b" \r\n"), width)
@@ -304,7 +308,7 @@ def _parsed(lines: Sequence[bytes], number: int, width: int, quarantine: Quarant
     if values is not None:
         return [word for _, word, _ in found], values
     words, rows = [], [np.zeros((0, width), dtype=np.float32)]
-    for place, word, numbers in found:  # one by one, to say which is bad
+    for place, word, numbers in found:  # one by one, to find the bad ones
         row = _floats([numbers], width)
         if row is None:
             quarantine.add(place, f"the vector of {word!r} has a field that is no finite number")
@@ -315,25 +319,25 @@ def _parsed(lines: Sequence[bytes], number: int, width: int, quarantine: Quarant
 
 
 def _split(line: bytes, width: int) -> tuple[str, bytes] | str:
-    """Return word and numbers of a line, or why there are none."""
+    """Return word and numbers of a line, or a string that says why the line is bad."""
     if line.count(b" ") == width:
         word, _, numbers = line.partition(b" ")
     else:
         word, *fields = line.rsplit(b" ", width)
         if len(fields) < width:
-            return f"{len(fields)} fields after the word, {width} are needed"
+            return f"{len(fields)} fields after the word instead of {width}"
         numbers = b" ".join(fields)
     try:
-        return (word.decode(), numbers) if word else "there is no word"
+        return (word.decode(), numbers) if word else "the word is missing"
     except UnicodeDecodeError as error:
-        return f"no UTF-8 at byte {error.start}"
+        return f"invalid UTF-8 at byte {error.start}"
 
 
 def _floats(numbers: Sequence[bytes], width: int) -> NDArray[np.float32] | None:
-    """Return the [B, n] numbers of B lines; None where a field is no finite number.
+    """Parse the numbers of B lines, [B, n]; return None if a field is no finite number.
 
     Arrow's reader takes 1.9 s for the 10 million numbers of 33,860 lines on one core (numpy:
-    loadtxt 2.1 s, fromstring 2.8 s), uses all cores, and refuses what is no number.
+    loadtxt 2.1 s, fromstring 2.8 s), uses all cores, and rejects invalid numbers.
     """
     names = [str(column) for column in range(width)]
     if not numbers:

@@ -1,10 +1,10 @@
-"""Sentence encoders that are drawn at random and never trained, over word vectors.
+"""Random sentence encoders over word vectors, which are never trained.
 
 Wieting and Kiela: No Training Required: Exploring Random Encoders for Sentence Classification,
-2019. The largest value of each dimension over the words
-is the sentence's vector.
+2019. A sentence's vector is the maximum of each dimension over the words.
 
-Legend: N = sentences, L = words of the longest one, n = width of a word vector, D = of a sentence.
+Legend: N = sentences, L = words of the longest one, n = width of a word vector, D = width of a
+sentence vector.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from sentune.encoders.transformer import pool
 
 SPECTRAL_RADIUS = 0.8
-"""Of the echo state network's recurrent matrix; this and the next two are fixed here, where the
-paper tunes them."""
+"""Spectral radius of the echo state network's recurrent matrix. This and the next two constants are
+fixed here, but tuned in the paper."""
 
 SPARSITY = 0.5
-"""Share of the recurrent matrix that is zero."""
+"""Share of zeros in the recurrent matrix."""
 
 INPUT_SCALE = 0.1
-"""Largest weight of a word vector in the echo state network."""
+"""Maximum input weight of the echo state network."""
 
 
 class RandomEncoder(nn.Module, ABC):
-    """States at each word, of which the largest of each dimension are taken.
+    """Base of random encoders: max pooling over a state for each word.
 
     Args:
         inputs: n.
         width: D.
-        generator: draws the weights.
+        generator: random generator of the weights.
     """
 
     layer: nn.RNNBase
@@ -51,18 +51,21 @@ class RandomEncoder(nn.Module, ABC):
         """Draw the weights."""
 
     def states(self, words: Tensor, lengths: Tensor) -> Tensor:
-        """[N, L, n] word vectors, [N] words of each sentence -> [N, L, D], here of ``layer``."""
+        """Return the states [N, L, D] of word vectors [N, L, n]; ``lengths`` [N] counts words.
+
+        The default runs ``layer``.
+        """
         return recurrent_states(self.layer, words, lengths)
 
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
-        """[N, L, n] word vectors, [N, L] true on words -> [N, D]."""
+        """Return sentence vectors [N, D] of word vectors [N, L, n]; ``mask`` [N, L] marks words."""
         return pool(self.states(words, mask.sum(1)), mask, "max")
 
 
 class Borep(RandomEncoder):
-    """Bag of random embedding projections: each word vector through one matrix.
+    """Bag of random embedding projections: one matrix for all word vectors.
 
-    Weights from U(-1/sqrt(n), 1/sqrt(n)).
+    Weights are drawn from U(-1/sqrt(n), 1/sqrt(n)).
     """
 
     def draw(self, inputs: int, width: int, generator: torch.Generator) -> None:
@@ -74,9 +77,9 @@ class Borep(RandomEncoder):
 
 
 class RandomLstm(RandomEncoder):
-    """A bidirectional LSTM of D / 2 units a direction.
+    """A bidirectional LSTM with D / 2 units per direction.
 
-    Weights from U(-1/sqrt(D/2), 1/sqrt(D/2)).
+    Weights are drawn from U(-1/sqrt(D/2), 1/sqrt(D/2)).
     """
 
     def draw(self, inputs: int, width: int, generator: torch.Generator) -> None:
@@ -86,9 +89,9 @@ class RandomLstm(RandomEncoder):
 
 
 class EchoState(RandomEncoder):
-    """A bidirectional echo state network of D / 2 units a direction, without leak.
+    """A bidirectional echo state network with D / 2 units per direction, without leak.
 
-    h_t = tanh(W_i e_t + W_h h_(t-1)), W_h sparse and scaled to its spectral radius.
+    h_t = tanh(W_i e_t + W_h h_(t-1)), where W_h is sparse and scaled to ``SPECTRAL_RADIUS``.
     """
 
     def draw(self, inputs: int, width: int, generator: torch.Generator) -> None:
@@ -104,8 +107,13 @@ class EchoState(RandomEncoder):
 
 
 def recurrent_states(layer: nn.RNNBase, words: Tensor, lengths: Tensor) -> Tensor:
-    """[N, L, n] word vectors, [N] words of each sentence, none 0 -> [N, L, D] states, padding
-    left out."""
+    """Return the states [N, L, D] of a recurrent layer, with zeros on padding.
+
+    Args:
+        layer: bidirectional layer.
+        words: [N, L, n] word vectors.
+        lengths: [N] number of words of each sentence, at least 1.
+    """
     packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
     found: Tensor
     found, _ = pad_packed_sequence(layer(packed)[0], True, total_length=words.shape[1])
@@ -117,10 +125,10 @@ def _uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -
 
 
 def _scaled(matrix: Tensor, steps: int = 100) -> Tensor:
-    """Return a square matrix scaled to ``SPECTRAL_RADIUS``.
+    """Scale a square matrix to ``SPECTRAL_RADIUS``.
 
-    The mean logarithm of a vector's growth over many products tends to that of the radius, also
-    where the largest eigenvalues are a complex pair, and needs no decomposition.
+    The radius is estimated without a decomposition: over many products of a vector with the matrix,
+    the mean logarithm of its growth tends to that of the radius, also for complex eigenvalues.
     """
     vector, growth = torch.ones(matrix.shape[0]), 0.0
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""The words that a method knows: their vectors and their probabilities.
+"""The word table: words with their vectors and probabilities.
 
 Legend: W = words, n = width of a vector, F = words of the frequency list, S = sentences.
 """
@@ -21,26 +21,26 @@ from sentune.errors import InvalidValue
 _WORD = re.compile(r"[^\W_]+")
 META = "table.json"
 VERSION = 1
-"""Of the cache's format; another one is written anew."""
+"""Version of the table's format; a change invalidates the cache."""
 
 
 def tokenise(sentence: str) -> list[str]:
-    """Runs of letters and digits, as written: ``don't`` is ``don`` and ``t``, signs are left out.
+    """Split a sentence into runs of letters and digits: ``don't`` gives ``don`` and ``t``.
 
     The Wikipedia counts that SIF uses are of such runs (``s`` is their word 19, ``don`` their word
-    240), and so every token finds its count. A sign has none; it would weigh as much as the rarest
-    word, and uSIF's code leaves signs out as well.
+    240), so that every token has a count. Punctuation has none and would weigh as much as the
+    rarest word. uSIF's code leaves it out as well.
     """
-    # SIF on STS Benchmark dev with the 33,860 commonest words of glove.840B: r 79.54. With signs
-    # and words with 's 79.35, the same without signs 79.43; whole words (well-known) 79.51
+    # SIF on STS Benchmark dev with the 33,860 most frequent words of glove.840B: r 79.54. With
+    # punctuation and words with 's 79.35, without punctuation 79.43; whole words (well-known) 79.51
     return _WORD.findall(sentence)
 
 
 @dataclass(frozen=True)
 class WordRows:
-    """The known words of S sentences as rows of a word table, one sentence after the other.
+    """The known words of S sentences, concatenated, as rows of a word table.
 
-    Sentence s is ``ids[offsets[s]:offsets[s + 1]]``, maybe empty.
+    Sentence s is ``ids[offsets[s]:offsets[s + 1]]`` and may be empty.
     """
 
     ids: NDArray[np.int32]
@@ -51,7 +51,7 @@ class WordRows:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """[S] known words of each sentence."""
+        """Number of known words of each sentence, [S]."""
         return np.diff(self.offsets)
 
 
@@ -60,17 +60,17 @@ class WordTable:
     """W words with vectors of n dimensions and their probabilities.
 
     Attributes:
-        words: distinct, in the order of the file.
-        vectors: [W, n] float32; memory-mapped where it comes from the cache.
-        probabilities: [W] float64, relative frequency; 0 for a word that the list does not have,
-            which gives it the weight 1 in SIF.
+        words: distinct words, in the order of the file.
+        vectors: [W, n] float32; memory-mapped if it comes from the cache.
+        probabilities: [W] float64, relative frequencies; 0 for a word that the frequency list
+            lacks, which has the weight 1 in SIF.
         spec: ``glove:FILE`` as the user wrote it.
-        fingerprint: of vectors and probabilities.
-        folder: of the cache; pickling the table sends this path, not the vectors.
-        listed: [F] float64, relative frequencies of all words of the frequency list, whether they
-            have a vector or not; empty where there is no list.
-        counts: what reading found: ``read``, ``bad`` and ``duplicates`` (lines of the vectors),
-            ``listed_bad`` (lines of the list), ``without_count`` (words that the list lacks).
+        fingerprint: hash of vectors and probabilities.
+        folder: folder in the cache; if set, the table is pickled as this path.
+        listed: [F] float64, relative frequencies of all words of the frequency list, with or
+            without a vector; empty if there is no list.
+        counts: ``read``, ``bad`` and ``duplicates`` (lines of the vectors), ``listed_bad`` (lines
+            of the list), ``without_count`` (words that the list lacks).
     """
 
     words: tuple[str, ...]
@@ -84,14 +84,14 @@ class WordTable:
 
     @classmethod
     def load(cls, folder: str) -> WordTable:
-        """Return the table in a folder of the cache; its vectors stay on disk until they are read.
+        """Load the table of a folder of the cache, with memory-mapped vectors.
 
         Raises:
-            InvalidValue: this machine has no such folder, or one of another version.
+            InvalidValue: the folder does not exist, or has another version.
         """
         path = Path(folder)
         if not (path / META).is_file():
-            fix = "this machine has no such folder; use a cache on a file system that all share"
+            fix = "it does not exist on this machine; use a cache that all machines share"
             raise InvalidValue("word vectors", folder, fix)
         return _opened(folder, (path / META).stat().st_mtime_ns)
 
@@ -101,7 +101,7 @@ class WordTable:
         return WordTable, tuple(getattr(self, part.name) for part in fields(self))
 
     def without_vectors(self) -> WordTable:
-        """Return a table that finds rows alone; pickling it sends its words, not a path."""
+        """Return a table that can only look up rows and is pickled with its words."""
         return replace(self, vectors=self.vectors[:, :0], folder="")
 
     @cached_property
@@ -110,7 +110,7 @@ class WordTable:
         return {word: row for row, word in enumerate(self.words)}
 
     def ids(self, sentences: Sequence[str], max_length: int | None = None) -> WordRows:
-        """Return rows of the first ``max_length`` known words of each sentence."""
+        """Return the rows of the first ``max_length`` known words of each sentence."""
         found: list[int] = []
         offsets = [0]
         for sentence in sentences:
@@ -119,15 +119,15 @@ class WordTable:
         return WordRows(np.array(found, dtype=np.int32), np.array(offsets, dtype=np.int64))
 
     def known_share(self, sentences: Sequence[str]) -> float:
-        """Return the share of the sentences' words that have a vector; 1 where there is none."""
+        """Return the share of the sentences' words that have a vector, or 1 without any words."""
         tokens = [tokenise(sentence) for sentence in sentences]
         every = sum(map(len, tokens))
         return sum(len(self._rows(words)) for words in tokens) / every if every else 1.0
 
     def _rows(self, tokens: Sequence[str]) -> list[int]:
-        """Return rows of the known words, lower-cased as in SIF's and uSIF's code.
+        """Return the rows of the known words, lower-cased as in SIF's and uSIF's code.
 
-        A word that only exists as it was written (``NASDAQ`` in cased vectors) has that row.
+        If the lower-case form has no vector, the word is looked up as written (``NASDAQ``).
         """
         row = self.row
         rows = (row.get(token.lower(), row.get(token)) for token in tokens)
@@ -136,8 +136,8 @@ class WordTable:
 
 @lru_cache(maxsize=2)
 def _opened(folder: str, written: int) -> WordTable:
-    """One table of a process for each folder, however many pickles of it arrive."""
-    del written  # a folder that was written again is another one
+    """Load a table, cached in the process by folder and time, because many pickles may name it."""
+    del written  # part of the cache's key
     path = Path(folder)
     meta = json.loads((path / META).read_text())
     if meta["version"] != VERSION:

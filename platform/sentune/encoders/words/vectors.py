@@ -1,4 +1,4 @@
-"""Word vectors that are looked up and not trained, by themselves and in place of a transformer.
+"""Fixed word vectors, as a lookup and as an encoder in place of a transformer.
 
 Legend: N = sentences, L = words, n = width of a word vector.
 """
@@ -20,10 +20,10 @@ from sentune.errors import InvalidValue
 
 
 class FixedVectors:
-    """The vectors of a word table: no parameter, no buffer, in no checkpoint.
+    """A lookup of a word table's vectors, which are no parameter and in no checkpoint.
 
-    On a CPU they stay in the file that the table is mapped from. Another device gets a copy at the
-    first lookup: sending a step's 40,000 vectors each time would take longer than the step.
+    On a CPU, vectors are read from the memory-mapped file. Another device gets a copy at the first
+    lookup, because sending a step's 40,000 vectors each time would take longer than the step.
     """
 
     def __init__(self, table: WordTable) -> None:
@@ -35,7 +35,7 @@ class FixedVectors:
         return int(self.table.vectors.shape[1])
 
     def __call__(self, ids: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """[...] rows of the table -> [..., n], on the device of the ids."""
+        """Return the vectors [..., n] of table rows [...], on the device of the ids."""
         if ids.device.type == "cpu":
             found = np.asarray(self.table.vectors)[ids.numpy()]
             return torch.from_numpy(found).to(dtype)
@@ -45,17 +45,17 @@ class FixedVectors:
         return self._copies[ids.device][ids].to(dtype)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FixedVectors:
-        """Itself: nothing in it changes, and a copy of a method needs no second table."""
+        """Return itself, because the table is constant."""
         return self
 
 
 def is_word_table(folder: str | Path) -> bool:
-    """Return whether a folder holds a word table, as ``save_whole`` writes it."""
+    """Return whether a folder has a word table from ``save_whole``."""
     return Path(folder, META).is_file()
 
 
 class WordVectors(TextEncoder):
-    """The vectors of known words as states; they belong to no checkpoint and are never trained."""
+    """An encoder whose states are fixed vectors of the known words."""
 
     def __init__(self, table: WordTable) -> None:
         nn.Module.__init__(self)  # there is no transformer
@@ -64,19 +64,19 @@ class WordVectors(TextEncoder):
         self.register_buffer("like", torch.zeros(0), persistent=False)
 
     def states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """[N, L] rows of the table, [N, L] mask -> [N, L, n], zero where there is no word."""
+        """Return the word vectors [N, L, n] of table rows and mask [N, L], zero on padding."""
         return self.vectors(input_ids, self.dtype) * attention_mask.unsqueeze(-1)
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision that the method was moved to."""
+        """The precision that the module was moved to."""
         return self.get_buffer("like").dtype
 
     def sparse_gradients(self, *, on: bool) -> None:
-        """Nothing: there are no gradients."""
+        """Do nothing, because there are no gradients."""
 
     def drops_out(self) -> bool:
-        """Return that nothing is dropped out."""
+        """Return False, because there is no dropout."""
         return False
 
     def save(self, folder: Path) -> None:
@@ -85,7 +85,7 @@ class WordVectors(TextEncoder):
 
 
 class WordTokenizer:
-    """Sentences to the rows of their known words; those without one are empty."""
+    """Tokenises sentences to the table rows of their known words."""
 
     pad_id = 0
 
@@ -93,14 +93,14 @@ class WordTokenizer:
         self._table = load_whole(Path(path))
 
     def check_pooling(self, pooling: str) -> None:
-        """Raise ``InvalidValue`` for ``cls``: the first state is that of a word."""
+        """Raise ``InvalidValue`` for ``cls``, because there is no [CLS] token."""
         if pooling == "cls":
             raise InvalidValue("pooling", pooling, "word vectors have no [CLS]; use mean or max")
 
     def encode(self, texts: Sequence[str], max_length: int) -> list[np.ndarray]:
-        """Return the rows of the first ``max_length`` known words of each text."""
+        """Return the rows of the first ``max_length`` known words of each text, maybe none."""
         found = self._table.ids(texts, max_length)
         return np.split(found.ids, found.offsets[1:-1]) if texts else []
 
     def save(self, folder: Path, max_length: int | None = None) -> None:
-        """Nothing: the encoder writes the table."""
+        """Do nothing, because the encoder writes the table."""

@@ -1,4 +1,4 @@
-"""A word table as one folder that needs no other: in a model, or on its way to another machine.
+"""Self-contained folders of word tables, for models and for other machines.
 
 Legend: W = words.
 """
@@ -23,10 +23,7 @@ _VERSION = 1
 
 
 def save_whole(table: WordTable, folder: Path) -> None:
-    """Write the table into an empty folder that ``WordTable.load`` reads.
-
-    Where the table comes from the cache, its file of vectors is copied and not read.
-    """
+    """Write a self-contained table into an empty folder, as ``load_whole`` reads it."""
     folder.mkdir(parents=True, exist_ok=True)
     if table.folder:
         cached = Path(table.folder)
@@ -48,11 +45,11 @@ def save_whole(table: WordTable, folder: Path) -> None:
 
 
 def load_whole(folder: Path) -> WordTable:
-    """Return the table of a folder that ``save_whole`` wrote.
+    """Load the table of a folder that ``save_whole`` wrote.
 
     Raises:
-        InvalidValue: there is no table, or it names a place outside of its folder: in a model
-            from another machine, that would be a file of this one.
+        InvalidValue: there is no table, or it refers to a file outside of the folder, which an
+            untrusted model must not read.
     """
     meta = folder / META
     if meta.is_file():
@@ -64,20 +61,21 @@ def load_whole(folder: Path) -> WordTable:
 
 
 def training_folder(words: WordTable, counts: NDArray[np.int64], cache: Path) -> str:
-    """Return a folder with the whole table and ``counts.npy``, named by their content.
+    """Return a cached folder with a self-contained table and the words' counts.
 
     Args:
-        counts: [W] how often each word occurs in the training corpus.
+        words: the table.
+        counts: [W] occurrences of each word in the training corpus.
         cache: folder of the cache; several processes may use it at once.
 
     Raises:
-        InvalidValue: there is not one count, of at least 0, for each word.
+        InvalidValue: ``counts`` does not have one value of at least 0 for each word.
     """
     counts = np.ascontiguousarray(counts, dtype=np.int64)
     if counts.shape != (len(words.words),) or (counts < 0).any():
         fix = f"give one count of at least 0 for each of the {len(words.words)} words"
         raise InvalidValue("counts", counts.shape, fix)
-    if not words.fingerprint:  # it was made in memory
+    if not words.fingerprint:  # created in memory
         arrays = (np.ascontiguousarray(words.vectors), words.probabilities, words.listed)
         content = "\n".join(words.words).encode() + b"".join(a.tobytes() for a in arrays)
         words = replace(words, fingerprint=sha256(content).hexdigest()[:32])
@@ -93,7 +91,7 @@ def training_folder(words: WordTable, counts: NDArray[np.int64], cache: Path) ->
 
 
 def read_counts(folder: str | Path) -> NDArray[np.int64]:
-    """[W] the counts in a folder that ``training_folder`` wrote."""
+    """Return the words' counts, [W], of a folder from ``training_folder``."""
     path = Path(folder) / COUNTS
     if not path.is_file():
         fix = f"it has no {COUNTS}; name a folder of words with the counts of a corpus"
