@@ -176,6 +176,10 @@ def test_several_corpora_stand_in_a_list(tmp_path: Path) -> None:
         ([(1, 2)], r"dev: '\(1, 2\)'.*\(premise, hypothesis, label\)"),
         ([], "dev: 'no row'"),
         ([("a", "b"), ("a",)], "tuples of one kind"),
+        ([1, 2], "dev: '1'.*give dicts, or tuples"),
+        (5, "dev: '5'.*give dicts, or tuples"),
+        ([{"text": "a"}, "b"], "dev: .*give dicts, or tuples"),
+        ({"anchor": ["a", "b"], "positive": ["c"]}, "dev: .*columns of equal length"),
         (
             pd.DataFrame({"text_a": ["x"]}),
             "dev: 'text_a'.*scored-pairs: sentence1, sentence2",

@@ -231,7 +231,7 @@ def test_a_format_reads_rows_and_leaves_bad_ones_out(tmp_path: Path) -> None:
         sentune.format("my:rows", "labelled-pairs")
 
 
-@pytest.mark.parametrize("rows", [[("a", "b", "neutral")], pd.DataFrame({"premise": ["a"]})])
+@pytest.mark.parametrize("rows", [[("a", "b", "neutral")], pd.DataFrame({"premise": ["a"]}), None])
 def test_a_format_that_yields_no_dicts_is_refused(rows: Any) -> None:
     sentune.format("tuples", "labelled-pairs")(lambda _: rows)
     try:

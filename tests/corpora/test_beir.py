@@ -91,9 +91,9 @@ def test_bad_passages_are_put_aside_with_their_lines(tmp_path: Path) -> None:
     log = Log("5")
     assert [name for name, _ in passages(f"beir:{tmp_path}", log)] == ["p1"]
     assert [(bad.line, bad.reason) for bad in log.bad] == [
-        (2, "_id is no text"), (3, "title and text are empty"), (4, "the key text is missing"),
-        (5, "title is no text"),
-        (6, "no JSON: Expecting property name enclosed in double quotes at column 2"),
+        (2, "_id is not a string"), (3, "title and text are empty"), (4, "the key text is missing"),
+        (5, "title is not a string"),
+        (6, "not valid JSON: Expecting property name enclosed in double quotes at column 2"),
     ]  # fmt: skip
     with pytest.raises(CorpusError, match=r"corpus\.jsonl:6: .*bad row 5 and 4 are allowed"):
         list(passages(f"beir:{tmp_path}", Log("4")))
@@ -108,10 +108,10 @@ def test_bad_queries_and_judgements_are_put_aside(tmp_path: Path) -> None:
     assert corpus.table.to_pylist() == [{"id": "q1", "query": "who purrs?", "relevant": ["p1"]}]
     assert [(Path(row.path).name, row.line, row.reason) for row in corpus.quarantine] == [
         ("test.tsv", 3, "the passage p1 is judged twice for q1"),
-        ("test.tsv", 4, "2 columns where the header has 3"),
-        ("test.tsv", 5, "score is no number: 'high'"),
+        ("test.tsv", 4, "2 columns, but the header has 3"),
+        ("test.tsv", 5, "score is not a number: 'high'"),
         ("test.tsv", 6, "query-id is empty"),
-        ("queries.jsonl", 2, "the query q1 stands on line 1 already"),
+        ("queries.jsonl", 2, "the query q1 is already on line 1"),
         ("queries.jsonl", 3, "text is empty"),
     ]
     assert corpus.counts == {"read": 3, "bad": 6, "rows": 1}

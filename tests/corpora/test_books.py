@@ -90,7 +90,7 @@ def test_a_damaged_paragraph_is_left_out(tmp_path: Path) -> None:
     assert (corpus.counts["bad"], corpus.counts["damaged"]) == (1, 1)
     (bad,) = corpus.quarantine
     assert (bad.line, "encoding=latin-1" in bad.reason) == (4, True)
-    with pytest.raises(CorpusError, match=r"book\.txt:4: no UTF-8 at byte 8"):
+    with pytest.raises(CorpusError, match=r"book\.txt:4: invalid UTF-8 at byte 8"):
         adjacent(str(path), bad_rows="0")
     pairs, corpus = adjacent(f"{path}?encoding=latin-1")
     assert ("Three sl\xe6pt long.", "Four.") in pairs

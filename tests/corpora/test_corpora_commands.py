@@ -20,7 +20,7 @@ def test_show_prints_rows_counts_and_bad_rows(tmp_path: Path) -> None:
     assert "[bold]first" in result.output
     assert "second" not in result.output
     assert "read 3, bad 1, rows 2" in result.output
-    assert ":3: no UTF-8 at byte 0" in result.output
+    assert ":3: invalid UTF-8 at byte 0" in result.output
 
 
 def test_prepare_says_what_it_wrote(tmp_path: Path) -> None:

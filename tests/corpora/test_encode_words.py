@@ -56,7 +56,7 @@ def test_what_cannot_be_counted_is_refused(tmp_path: Path) -> None:
 
 
 def test_tables_without_a_name_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="fingerprint of the words"):
+    with pytest.raises(InvalidValue, match="fingerprint of the word table"):
         WordEncoder(make_words(fingerprint=""), 3)
     with pytest.raises(InvalidValue, match="max_length: 0"):
         WordEncoder(make_words(), 0)

@@ -83,8 +83,8 @@ def test_bad_rows_of_jsonl_are_put_aside_with_line_and_reason(tmp_path: Path) ->
     assert [(b.path, b.line) for b in corpus.quarantine] == [(str(path), n) for n in range(2, 9)]
     for row, reason in zip(
         corpus.quarantine,
-        ["no JSON", "no JSON object", "sentence2 is missing", "sentence2 is empty", "'maybe'",
-         "no UTF-8", "sentence1 is no text"],
+        ["not valid JSON", "not a JSON object", "sentence2 is missing", "sentence2 is empty",
+         "'maybe'", "invalid UTF-8", "sentence1 is not a string"],
         strict=True,
     ):  # fmt: skip
         assert reason in row.reason or reason.split()[-1] in row.reason
@@ -94,7 +94,7 @@ def test_more_bad_rows_than_allowed_are_an_error_that_names_the_line(tmp_path: P
     path = tmp_path / "nli.jsonl"
     path.write_text(snli_line(*PAIRS[0]) + "broken\n" * 3)
     assert read(f"snli:{path}", Kind.LABELLED_PAIRS, bad_rows="3").counts["bad"] == 3
-    with pytest.raises(CorpusError, match=rf"{path.name}:4: no JSON.*2 are allowed.*line 2"):
+    with pytest.raises(CorpusError, match=rf"{path.name}:4: not valid JSON.*2 are allowed.*line 2"):
         read(f"snli:{path}", Kind.LABELLED_PAIRS, bad_rows="2")
 
 
@@ -127,7 +127,7 @@ def test_simcse_csv_with_quotes_commas_and_line_breaks(tmp_path: Path) -> None:
     assert rows(corpus) == [("A dog, big, runs", 'He said "no"', "two\nlines"), ("d", "e", "f")]
     assert [(b.line, b.reason) for b in corpus.quarantine] == [
         (4, "sent1 is empty"),
-        (5, "2 columns where the header has 3"),
+        (5, "2 columns, but the header has 3"),
     ]
 
 
@@ -162,7 +162,7 @@ def test_sick_labels_both_directions_scores_and_splits(tmp_path: Path) -> None:
     assert pairs.counts["read"] == 4
     scored = read(f"sick:{path}", Kind.SCORED_PAIRS)
     assert rows(scored) == [("A a", "B b", 4.5, None), ("C c", "D d", 2.0, None)]
-    assert scored.quarantine[0].reason == "relatedness_score is no number: 'high'"
+    assert scored.quarantine[0].reason == "relatedness_score is not a number: 'high'"
     assert rows(read(f"sick:{path}?split=TEST", Kind.SCORED_PAIRS)) == [("C c", "D d", 2.0, None)]
 
 
@@ -185,7 +185,7 @@ def test_stsb_quotes_are_literal_and_trailing_columns_vary(tmp_path: Path) -> No
     assert rows(corpus) == [('A "plane.', "An air plane.", 5.0, "main-news"), ("a", "b", 0.5, None)]
     assert [(b.line, b.reason) for b in corpus.quarantine] == [
         (3, "score is not finite: 'nan'"),
-        (4, "6 columns where there should be at least 7"),
+        (4, "6 columns instead of at least 7"),
     ]
 
 

@@ -54,10 +54,10 @@ def test_wikisplit_is_difference_fusion_or_both(tmp_path: Path) -> None:
     assert rows(corpus) == difference
     assert corpus.counts == {"read": 6, "bad": 4, "rows": 2}
     assert bad(corpus) == [
-        (2, "1 simple sentences where there should be 2"),
-        (3, "3 simple sentences where there should be 2"),
+        (2, "1 simple sentences instead of 2"),
+        (3, "3 simple sentences instead of 2"),
         (4, "simple sentence 2 is empty"),
-        (5, "1 column where there should be 2"),
+        (5, "1 column instead of 2"),
     ]
     assert rows(operations(f"wikisplit:{path}?operation=fusion")) == fusion
     both = operations(f"wikisplit:{path}?operation=both")
@@ -90,7 +90,7 @@ def test_discofuse_joins_the_coherent_sentences(tmp_path: Path) -> None:
     ]
     assert corpus.counts == {"read": 4, "bad": 2, "rows": 2}
     assert bad(corpus) == [
-        (4, "incoherent_second_sentence is empty"), (5, "2 columns where the header has 8"),
+        (4, "incoherent_second_sentence is empty"), (5, "2 columns, but the header has 8"),
     ]  # fmt: skip
     path.write_bytes(gzip.compress(b"a\tb\n"))
     with pytest.raises(CorpusError, match="header lacks incoherent_first_sentence"):
@@ -124,7 +124,7 @@ def test_google_compression_of_json_records(tmp_path: Path, name: str) -> None:
     assert corpus.counts == {"read": 5, "bad": 3, "rows": 2}
     assert bad(corpus) == [
         (lines + 1, "the keys graph.sentence or compression.text are missing"),
-        (lines + 5, "no JSON: Expecting property name enclosed in double quotes "
+        (lines + 5, "not valid JSON: Expecting property name enclosed in double quotes "
                     "at line 2 of the record"),
         (lines + 9, "compression is empty"),
     ]  # fmt: skip
@@ -136,7 +136,7 @@ def test_google_compression_of_two_columns(tmp_path: Path) -> None:
     corpus = operations(f"compression:{path}")
     assert rows(corpus) == [("compression", "{ A , old }", None, "A")]
     assert bad(corpus) == [
-        (2, "1 column where there should be 2"), (3, "3 columns where there should be 2"),
+        (2, "1 column instead of 2"), (3, "3 columns where there should be 2"),
     ]  # fmt: skip
 
 
@@ -171,7 +171,7 @@ def test_a_token_that_comes_twice_is_shared_once(tmp_path: Path) -> None:
     corpus = operations(f"gigaword:{path}?shared=3")
     assert rows(corpus) == [("compression", "A b c d", None, "D c b a")]  # "a" is a stopword
     assert corpus.counts == {"read": 2, "few_shared": 1, "rows": 1}
-    with pytest.raises(InvalidValue, match="this is one file"):
+    with pytest.raises(InvalidValue, match="the path is a file"):
         operations(f"gigaword:{path}?split=train")
 
 
@@ -217,7 +217,7 @@ def test_paranmt_with_and_without_scores(tmp_path: Path) -> None:
     assert rows(corpus) == [
         ("reconstruction", 'a "b', None, "b a"), ("reconstruction", "c", None, "d"),
     ]  # fmt: skip
-    assert bad(corpus) == [(3, "sentence2 is empty"), (4, "1 column where there should be 2 to 3")]
+    assert bad(corpus) == [(3, "sentence2 is empty"), (4, "1 column instead of 2 to 3")]
 
 
 def test_quora_takes_the_duplicates(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_quora_takes_the_duplicates(tmp_path: Path) -> None:
     assert bad(corpus) == [
         (5, "question2 is empty"),
         (6, "is_duplicate is 'yes', neither 0 nor 1"),
-        (7, "2 columns where the header has 6"),
+        (7, "2 columns, but the header has 6"),
     ]
     written(path, "id\tquestion1\tquestion2\n")
     with pytest.raises(CorpusError, match="header lacks is_duplicate"):
@@ -271,7 +271,7 @@ def test_operations_of_ones_own(tmp_path: Path) -> None:
         (5, "compression takes one sentence, but second is 'A'"),
         (6, "unknown operation 'addition'"),
         (7, "the key operation is missing"),
-        (8, "target is no text"),
+        (8, "target is not a string"),
     ]
     chosen = operations(f"operations:{path}?operations=reconstruction%2Bfusion")
     assert [row[0] for row in rows(chosen)] == ["fusion", "reconstruction"]

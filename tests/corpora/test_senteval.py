@@ -155,7 +155,7 @@ def test_a_split_that_is_not_there_counts_0(tmp_path: Path) -> None:
         ("mr", "rt-polarity.pos", r"rt-polarity\.neg is missing"),
         ("trec", "TREC.train", r"TREC\.test is missing"),
         ("sst2", "stsa.binary.train", r"stsa\.binary\.dev, stsa\.binary\.test is missing"),
-        ("sst2", "stsa.binary.dev", "missing; there is stsa"),
+        ("sst2", "stsa.binary.dev", "missing; the folder has only stsa"),
         ("mpqa", "elsewhere", r"there is no mpqa\.pos, mpqa\.neg; looked in the folder, MPQA"),
     ],
 )
@@ -196,10 +196,10 @@ def test_latin_1_is_read_as_such_and_counted(tmp_path: Path) -> None:
         (6, "TREC_10.label", "WHAT:x Who ?\n", 2, "label is 'WHAT'"),
         (6, "TREC_10.label", "HUM:x\n", 2, "text is empty"),
         (8, "msr_paraphrase_test.txt", "2\t1\t2\ta\tb\n", 3, "Quality is '2'"),
-        (8, "msr_paraphrase_test.txt", "1\t1\t2\ta\n", 3, "4 columns where the header has 5"),
+        (8, "msr_paraphrase_test.txt", "1\t1\t2\ta\n", 3, "4 columns, but the header has 5"),
         (9, "SICK.txt", "1\ta\tb\tMAYBE\t1\tTEST\n", 5, "unknown label 'maybe'"),
         (9, "SICK.txt", "1\ta\tb\tNEUTRAL\t1\tREST\n", 5, "SemEval_set is 'REST'"),
-        (11, "SICK.txt", "1\ta\tb\tNEUTRAL\thigh\tTEST\n", 5, "relatedness_score is no number"),
+        (11, "SICK.txt", "1\ta\tb\tNEUTRAL\thigh\tTEST\n", 5, "relatedness_score is not a number"),
         (13, "sts-dev.csv", "g\tf\ty\t1\t2.5\tA\n", 2, "6 columns"),
     ],
 )

@@ -150,7 +150,7 @@ def test_another_function_of_a_format_is_read_in_place_of_the_first(tmp_path: Pa
 def test_a_source_that_cannot_be_looked_at_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(CorpusError, match=r"nowhere://x: cannot be looked at: .*check the path"):
+    with pytest.raises(CorpusError, match=r"nowhere://x: cannot be accessed: .*check the path"):
         source_stamp("text:nowhere://x")
 
     stat = Path.stat
@@ -161,7 +161,7 @@ def test_a_source_that_cannot_be_looked_at_is_told(
         return stat(path, **others)
 
     monkeypatch.setattr(Path, "stat", refused)
-    with pytest.raises(CorpusError, match=r"cannot be looked at: .*this user may read it"):
+    with pytest.raises(CorpusError, match=r"cannot be accessed: .*this user may read it"):
         source_stamp(f"text:{tmp_path}/x.txt")
 
 

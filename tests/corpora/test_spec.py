@@ -40,6 +40,7 @@ def test_a_specification_is_taken_apart() -> None:
         ("sick:x?split=train", "TRAIN, TRIAL or TEST"),
         ("snli:x?rows=5", "A:B"),
         ("snli:x?premises=a:b", "A:B"),
+        (f"snli:x?rows=0:{10**20}", "A:B"),
         ("snli:x?negatives=two", "one or all"),
         ("builtin:nlp", "builtin:nli"),
         ("builtin:nli?split=TRAIN", "train, dev or test"),

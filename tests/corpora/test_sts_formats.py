@@ -88,10 +88,10 @@ def test_bad_lines_of_sts_do_not_shift_the_scores(tmp_path: Path) -> None:
     corpus = read(f"sts:{path}", Kind.SCORED_PAIRS)
     assert rows(corpus) == [("a", "b", 1.0, "A"), ("e", "f", 5.0, "A")]
     assert sorted((bad.line, bad.reason) for bad in corpus.quarantine) == [
-        (2, "no UTF-8 at byte 3"),
-        (3, "1 column where there should be 2 sentences"),
-        (4, "score is no number: 'four'"),
-        (5, "no UTF-8 at byte 0"),
+        (2, "invalid UTF-8 at byte 3"),
+        (3, "1 column instead of 2 sentences"),
+        (4, "score is not a number: 'four'"),
+        (5, "invalid UTF-8 at byte 0"),
     ]
     assert corpus.counts == {"read": 6, "bad": 4, "rows": 2}
 
@@ -149,8 +149,8 @@ def test_lc_sts_replaces_the_labels_by_row(tmp_path: Path) -> None:
         ("id\tlabel\n", "not uid and reannotated-label"),
         ("uid\treannotated-label\n0\t3\n0\t4\n", "again.tsv:3: uid 0 comes twice"),
         ("uid\treannotated-label\n0\t9\n", "neither from 1 to 5 nor -1"),
-        ("uid\treannotated-label\n0\n", "no number and label"),
-        ("uid\treannotated-label\n6\t3\n", "it labels row 6, but .* has 6 rows"),
+        ("uid\treannotated-label\n0\n", "not a row number and a label with"),
+        ("uid\treannotated-label\n6\t3\n", "it labels row 6, but .* has only 6 rows"),
     ],
 )
 def test_damaged_or_foreign_labels_are_refused(tmp_path: Path, text: str, reason: str) -> None:

@@ -65,7 +65,7 @@ def test_a_job_on_triplets_leaves_bad_rows_of_all_its_corpora_out(
     assert {role: corpus["counts"]["bad"] for role, corpus in corpora.items()} == dict.fromkeys(
         ("corpus", "references", "dev"), BAD
     )
-    first = f"{pairs.removeprefix('snli:')}:2: no JSON"
+    first = f"{pairs.removeprefix('snli:')}:2: not valid JSON"
     assert all(corpus["first_bad"].startswith(first) for corpus in corpora.values())
     for corpus in corpora.values():
         jsonschema.validate(corpus, schema()["properties"]["corpora"]["additionalProperties"])
@@ -85,7 +85,7 @@ def test_bad_rows_of_the_test_corpus_are_refused_before_anything_is_trained(
 
 @pytest.mark.parametrize("most", ["119", "59%"])
 def test_more_than_the_option_allows_are_refused(most: str, pairs: str, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=rf"{most} are allowed.*line 2, no JSON"):
+    with pytest.raises(CorpusError, match=rf"{most} are allowed.*line 2, not valid JSON"):
         triplet_job(pairs, tmp_path, bad_rows=most).prepare(QUIET)
 
 
@@ -110,7 +110,7 @@ def test_a_corpus_that_streams_leaves_them_out_too(operations: str, tmp_path: Pa
     own, builtin = (made.corpora()[role] for role in ("corpus", "corpus-2"))
     assert (own["rows"], own["counts"]["bad"]) == (60, BAD)
     assert own["first_bad"] == f"{operations.removeprefix('compression:')}:2: " + (
-        "1 column where there should be 2"
+        "1 column instead of 2"
     )
     assert "first_bad" not in builtin
     with pytest.raises(CorpusError, match="5% are allowed"):  # though its shards are in the cache

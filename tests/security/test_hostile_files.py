@@ -127,7 +127,7 @@ def kinds(spec: str, file: Path) -> Kind:
 def test_word_vectors_have_the_limits_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wide = tmp_path / "wide.vec"
     wide.write_text("1 1000000000000\ndog 1 2 3\n")
-    with pytest.raises(CorpusError, match=r"1,000,000,000,000 numbers; at most 65,536"):
+    with pytest.raises(CorpusError, match=r"1,000,000,000,000 numbers, more than the limit 65,536"):
         open_words(f"fasttext:{wide}", None, tmp_path / "cache")
     monkeypatch.setattr(bounded, "LINE_BYTES", 1000)
     long = tmp_path / "long.txt"

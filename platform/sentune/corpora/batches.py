@@ -1,4 +1,4 @@
-"""Batches in an order that a seed decides and nothing else: not the source, not a restart."""
+"""Batches in an order that depends on the seed alone, not on the source or on restarts."""
 
 from __future__ import annotations
 
@@ -16,22 +16,25 @@ from sentune.errors import InvalidValue
 T = TypeVar("T")
 
 _ROWS = 1_024
-"""Rows that are taken at once where they are asked for one by one."""
+"""Rows that ``CorpusSource.rows`` reads at a time."""
 
 PERMUTED = 1 << 22
-"""Rows up to which a random order is one permutation in memory, of 32 MB."""
+"""Rows up to which ``drawn_rows`` permutes all row numbers in memory (32 MB)."""
 
 
 Example = dict[str, npt.NDArray[np.int32]]
 Columns = dict[str, list[npt.NDArray[np.int32]]]
-"""Name of a column -> the token ids of one row, and of each row."""
+"""Column name -> token ids of one row (``Example``), or of each row (``Columns``)."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A global batch; a worker takes its slice of it.
+    """A global batch, of which each worker takes a slice.
 
-    ``epoch`` counts from 0; ``first`` is the number of examples before it, over all epochs.
+    Attributes:
+        columns: token ids of the rows.
+        epoch: number of the epoch, from 0.
+        first: number of examples before the batch, over all epochs.
     """
 
     columns: Columns
@@ -40,7 +43,7 @@ class Batch:
 
 
 class Readers(Protocol):
-    """The workers of a trial, which read a corpus together, as ``training.group.Group``."""
+    """The workers of a trial that read a corpus together, such as ``training.group.Group``."""
 
     @property
     def rank(self) -> int: ...
@@ -49,11 +52,11 @@ class Readers(Protocol):
     def world_size(self) -> int: ...
 
     def broadcast_object(self, value: T, source: int = 0) -> T:
-        """Return the picklable ``value`` of the worker ``source``, on every worker."""
+        """Return the picklable ``value`` of the worker with rank ``source`` on every worker."""
 
 
 class BatchSource(Protocol):
-    """Where a trial's batches come from."""
+    """A source of batches for a trial."""
 
     @property
     def num_rows(self) -> int: ...
@@ -62,25 +65,25 @@ class BatchSource(Protocol):
     def column_names(self) -> tuple[str, ...]: ...
 
     def join(self, readers: Readers) -> None:
-        """Read each row once for all these workers; each must take the same batches."""
+        """Share the reading among the workers; all of them must take the same batches."""
 
     def batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
-        """Yield batches without end, over epochs; an epoch's incomplete last batch is dropped.
+        """Yield batches endlessly, epoch after epoch, without an epoch's incomplete last batch.
 
         Args:
             batch_size: rows of a global batch.
-            seed: decides the order, with the number of the epoch.
-            start: examples already seen, a multiple of ``batch_size``; the batches are those
-                that an uninterrupted run would get from there on.
+            seed: determines the order, together with the number of the epoch.
+            start: number of examples already seen, a multiple of ``batch_size``. The batches are
+                those that an uninterrupted run gets after as many examples.
 
         Raises:
-            InvalidValue: the corpus has fewer rows than a batch, or ``start`` lies within one.
+            InvalidValue: the corpus has fewer rows than a batch, or ``start`` is no multiple.
         """
 
 
 @dataclass(frozen=True)
 class Held:
-    """A handle of something that is already in this process."""
+    """A handle of a value in this process."""
 
     value: Any
 
@@ -90,7 +93,7 @@ class Held:
 
 
 class CorpusSource(ABC):
-    """A ``BatchSource`` of token shards with so many rows each; see ``rows``, too."""
+    """A ``BatchSource`` of token shards with the given numbers of rows, which also yields rows."""
 
     def __init__(self, shards: tuple[int, ...], column_names: tuple[str, ...]) -> None:
         self.num_rows = sum(shards)
@@ -98,7 +101,7 @@ class CorpusSource(ABC):
         self.readers: Readers | None = None
 
     def join(self, readers: Readers) -> None:
-        """See ``BatchSource``; a source that every worker has in memory has no use for them."""
+        """See ``BatchSource``; only a source that streams uses the workers."""
         self.readers = readers
 
     def batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
@@ -107,9 +110,9 @@ class CorpusSource(ABC):
         return self._batches(batch_size, seed, start)
 
     def rows(self, seed: int, start: int = 0) -> Iterator[Example]:
-        """Yield examples without end, in the order of ``batches``; none is dropped.
+        """Yield examples endlessly in the order of ``batches``, without dropping any.
 
-        ``start`` may be any number of examples seen.
+        ``start`` is the number of examples already seen, of any value.
         """
         epoch, skip = divmod(start, self.num_rows)
         while True:
@@ -130,11 +133,11 @@ class CorpusSource(ABC):
     def _chunks(
         self, size: int, seed: int, epoch: int, skip: int, *, drop_last: bool
     ) -> Iterator[Columns]:
-        """An epoch's rows after the first ``skip``, ``size`` at a time."""
+        """Yield an epoch's rows after the first ``skip``, ``size`` at a time."""
 
 
 class SharedSource(CorpusSource):
-    """Batches of a token table in memory; rows are views of it, nothing is copied."""
+    """Batches of a token table in memory; rows are views, not copies."""
 
     def __init__(self, table: TokenTable) -> None:
         super().__init__(table.shards, tuple(table.columns))
@@ -154,7 +157,7 @@ class SharedSource(CorpusSource):
 
 
 def check_batches(num_rows: int, batch_size: int, start: int) -> None:
-    """Refuse batches that cannot be had; see ``BatchSource.batches``."""
+    """Raise ``InvalidValue`` for a wrong ``batch_size`` or ``start``; see ``BatchSource``."""
     if not 1 <= batch_size <= num_rows:
         fix = f"use 1 to {num_rows}, the rows of the training corpus"
         raise InvalidValue("batch_size", batch_size, fix)
@@ -163,20 +166,20 @@ def check_batches(num_rows: int, batch_size: int, start: int) -> None:
 
 
 def shard_order(shards: int, seed: int, epoch: int) -> list[int]:
-    """Return the order in which an epoch goes through the shards."""
+    """Return the order of the shards in an epoch."""
     order: list[int] = np.random.default_rng([seed, epoch]).permutation(shards).tolist()
     return order
 
 
 def row_order(rows: int, seed: int, epoch: int, shard: int) -> npt.NDArray[np.int64]:
-    """Return the order in which an epoch goes through a shard's rows."""
+    """Return the order of a shard's rows in an epoch."""
     return np.random.default_rng([seed, epoch, shard + 1]).permutation(rows)
 
 
 def drawn_rows(total: int, count: int, seed: int) -> npt.NDArray[np.int64]:
     """Return the first ``count`` row numbers of a random order of ``total`` rows.
 
-    It does not depend on the count. Of a long corpus the whole order is never in memory.
+    The order does not depend on ``count``. For a long corpus it is never in memory as a whole.
     """
     rng = np.random.default_rng(seed)
     if total <= PERMUTED:

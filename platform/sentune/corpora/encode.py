@@ -1,6 +1,7 @@
-"""From the text of a corpus to lists of ids: one encoder a family of methods.
+"""Encode the text columns of a corpus as lists of ids, with one encoder per family of methods.
 
-Each is a ``TableEncoder``: sentences by a tokenizer, operations by two, sentences by a word table.
+``Encoder`` uses a tokenizer, ``OperationEncoder`` two of them and ``WordEncoder`` a word table.
+Each is a ``tokens.TableEncoder``.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ def sentence_columns(schema: pa.Schema) -> list[str]:
 
 
 def _with_labels(columns: dict[str, pa.ListArray], batch: pa.RecordBatch) -> pa.Table:
-    """Return columns of ids and, where the batch has labels, their places in ``LABELS``: one id in
-    each row of ``label``, none for another label."""
+    """Return a table of ``columns``, with the column ``label`` if the batch has one.
+
+    A row of ``label`` has one id, the label's index in ``LABELS``, or none for another label.
+    """
     if "label" in batch.schema.names:
         codes = pc.index_in(batch.column("label"), pa.array(LABELS)).cast(pa.int32())
         ends = np.cumsum([0, *codes.is_valid().to_numpy(zero_copy_only=False)], dtype=np.int32)
@@ -39,17 +42,20 @@ def _with_labels(columns: dict[str, pa.ListArray], batch: pa.RecordBatch) -> pa.
 
 
 _OPERATIONS_VERSION = _WORDS_VERSION = 1
-"""Of the columns, and of how words are found; with another one they are made anew."""
+"""Versions of the encoded columns; a change invalidates the cache."""
 
 
 class Encoder:
     """Tokenises the sentence columns of record batches with a Hugging Face tokenizer.
 
-    The tokenizer is loaded where it is used: a corpus whose ids are in the cache needs none.
+    The tokenizer is loaded on first use, because a cached corpus does not need it.
 
     Args:
         path: folder of the tokenizer.
-        max_length: longest sequence, special tokens included; there must be room for a word.
+        max_length: maximum length of a sequence, special tokens included.
+
+    Raises:
+        InvalidValue: on first use, if ``max_length`` leaves no room beside the special tokens.
     """
 
     def __init__(self, path: str, max_length: int) -> None:
@@ -67,16 +73,19 @@ class Encoder:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_tokenizer": self._tokenizer}  # another node has no such folder
+        # with the tokenizer, because another node may not have its folder
+        return {**vars(self), "_tokenizer": self._tokenizer}
 
     def table(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the ids of every sentence column of the batch, under the same names, and the
-        code of its label."""
+        """Return ids of the batch's sentence columns, with the same names, and its labels."""
         names = sentence_columns(batch.schema)
         return _with_labels({name: self.column(batch.column(name)) for name in names}, batch)
 
     def column(self, texts: pa.Array) -> pa.ListArray:
-        """Return the ids of texts, each distinct one tokenised once; none where one is null."""
+        """Return the ids of each text, an empty list for a null.
+
+        Each distinct text is tokenised once.
+        """
         coded = pc.dictionary_encode(texts)
         sequences = [*self._sequences(coded.dictionary.to_pylist()), []]
         lengths = np.fromiter(map(len, sequences), dtype=np.int32, count=len(sequences))
@@ -86,7 +95,7 @@ class Encoder:
         return pa.ListArray.from_arrays(offsets, ids).take(places)
 
     def ends_texts(self) -> bool:
-        """Whether every text ends with the tokenizer's token for that, however short it is cut."""
+        """Return whether the tokenizer ends every text, also a truncated one, with a token."""
         (ids,) = self._sequences([""])
         ends = {self._tokenizer.eos_token_id, self._tokenizer.sep_token_id} - {None}
         return bool(ids) and ids[-1] in ends
@@ -100,15 +109,15 @@ class Encoder:
 
 
 class OperationEncoder:
-    """Tokenises record batches of ``Kind.OPERATIONS``, the targets twice.
+    """Tokenises record batches of ``Kind.OPERATIONS`` for an encoder and a decoder.
 
     Args:
-        encoder_folder, decoder_folder: folders or names of the two tokenizers.
-        max_length: longest sequence of either, special tokens included.
+        encoder_folder, decoder_folder: folders of the two tokenizers.
+        max_length: maximum length of a sequence, special tokens included.
 
     Raises:
         InvalidValue: ``max_length`` leaves no room beside the special tokens, or the decoder's
-            tokenizer does not end texts with a token of its own.
+            tokenizer does not end texts with an end-of-sequence token.
     """
 
     def __init__(self, encoder_folder: str, decoder_folder: str, max_length: int) -> None:
@@ -122,10 +131,11 @@ class OperationEncoder:
         self.fingerprint = sha256(parts.encode()).hexdigest()[:16]
 
     def table(self, batch: pa.RecordBatch) -> pa.Table:
-        """Columns of ids for the rows of the batch.
+        """Return columns of ids for the rows of the batch.
 
-        ``operation`` has one id, the place in ``OPERATIONS``; ``first``, ``second`` (none if it is
-        null) and ``target`` are by the encoder's tokenizer, ``decoded`` by the decoder's.
+        ``operation`` has one id, the index in ``OPERATIONS``. ``first``, ``second`` (empty if null)
+        and ``target`` have ids of the encoder's tokenizer, ``decoded`` has the target's ids of the
+        decoder's tokenizer.
         """
         codes = pc.index_in(batch.column("operation"), pa.array(OPERATIONS)).cast(pa.int32())
         places = np.arange(batch.num_rows + 1, dtype=np.int32)
@@ -137,13 +147,13 @@ class OperationEncoder:
 
 
 class WordEncoder:
-    """Turns the sentence columns of record batches into rows of a word table.
+    """Encodes the sentence columns of record batches as rows of a word table.
 
-    Words that the table does not have are left out, so that a list may be empty; ``max_length`` of
-    the others are kept.
+    Words that the table lacks are left out, so that a list may be empty.
 
     Args:
-        words: a ``sentune.encoders.words.WordTable``; that package is a sibling.
+        words: a ``sentune.encoders.words.WordTable``.
+        max_length: maximum number of known words of a sentence.
 
     Raises:
         InvalidValue: ``max_length`` is below 1, or the table has no fingerprint.
@@ -153,14 +163,13 @@ class WordEncoder:
         if max_length < 1:
             raise InvalidValue("max_length", max_length, "use at least 1")
         if not words.fingerprint:
-            raise InvalidValue("fingerprint of the words", "", "caches need one; give the table it")
+            raise InvalidValue("fingerprint of the word table", "", "set it; the cache needs it")
         self._words = words
         self.max_length = max_length
         self.fingerprint = f"words{_WORDS_VERSION}-{words.fingerprint}"
 
     def table(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the rows of the words of every sentence column of the batch, under the same names,
-        and the code of its label."""
+        """Return word rows of the batch's sentence columns, with the same names, and its labels."""
         columns = {}
         for name in sentence_columns(batch.schema):
             found = self._words.ids(batch.column(name).to_pylist(), self.max_length)
@@ -173,7 +182,8 @@ _WEIGHTS = {".bin", ".h5", ".msgpack", ".onnx", ".ot", ".pt", ".safetensors"}
 
 
 def _fingerprint(folder: Path) -> str:
-    """A hash of all that decides about ids: the files beside weights, and transformers' version."""
+    """Return a hash of a tokenizer: of its folder's files, except weights, and transformers'
+    version."""
     kept = (file for file in folder.iterdir() if file.is_file() and file.suffix not in _WEIGHTS)
     content = {file.name: sha256(file.read_bytes()).hexdigest() for file in kept}
     content["transformers"] = version("transformers")

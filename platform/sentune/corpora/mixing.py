@@ -1,4 +1,4 @@
-"""Batches from several corpora at once, in stated proportions."""
+"""Batches that mix several corpora in given proportions."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ from sentune.corpora.batches import Batch, CorpusSource, Readers, check_batches
 from sentune.errors import InvalidValue
 
 _BLOCK = 1_024
-"""Steps whose numbers of rows are drawn at once. A resume at step 1,000,000 draws those of
-977 blocks again, in 0.3 s for two corpora, and reads no row of what went before."""
+"""Steps whose row counts are drawn together. A resume at step 1,000,000 draws 977 blocks again,
+which takes 0.3 s for two corpora, and reads none of the earlier rows."""
 
 _WEIGHT = "mix_"
-"""Begins the name of a corpus's weight among a trial's settings."""
+"""Prefix of the name of a corpus's weight among a trial's settings."""
 
 _COUNTS, _PLACES, _ROWS = 1, 2, 3
-"""Apart from each other, the three things that a seed decides."""
+"""Keys of the three independent random streams of a seed."""
 
 
 class Mixture:
-    """A ``BatchSource`` whose batches hold rows of several sources.
+    """A ``BatchSource`` that mixes the rows of several sources.
 
-    A batch of B rows has n_s rows of source s, (n_1, n_2, ...) ~ Multinomial(B, p) with p_s
-    proportional to weight times rows of s; with equal weights every row of every corpus is drawn
-    equally often, as from the corpora one after the other in one. Each source goes through its own
-    epochs and loses no row; rows of a batch stand in random order. Everything is decided by seed
-    and number of the step alone.
+    A batch of B rows has n_s rows of source s, (n_1, n_2, ...) ~ Multinomial(B, p), where p_s is
+    proportional to the weight of s times its number of rows. With equal weights every row is drawn
+    equally often, as from the concatenated corpora. Each source goes through its own epochs and
+    drops no row. The rows of a batch are shuffled. A batch depends on the seed and its step alone.
 
     Raises:
-        InvalidValue: no source, weights that cannot be used, or columns that differ.
+        InvalidValue: there is no source, a weight is invalid, or the columns differ.
     """
 
     def __init__(self, sources: Sequence[CorpusSource], weights: Sequence[float]) -> None:
@@ -51,7 +50,7 @@ class Mixture:
             source.join(readers)
 
     def batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
-        """See ``BatchSource``. An epoch is as many examples as all sources together have."""
+        """See ``BatchSource``. An epoch has as many examples as all sources have rows."""
         check_batches(self.num_rows, batch_size, start)
         return self._batches(batch_size, seed, start // batch_size)
 
@@ -67,7 +66,7 @@ class Mixture:
             yield Batch(columns, first // self.num_rows, first)
 
     def _taken(self, batch_size: int, seed: int, step: int) -> npt.NDArray[np.int64]:
-        """[S] rows of each source in the steps before ``step``."""
+        """Return the number of rows of each source in the steps before ``step``, [S]."""
         whole, rest = divmod(step, _BLOCK)
         total: npt.NDArray[np.int64] = self._block(batch_size, seed, whole)[:rest].sum(axis=0)
         for number in range(whole):
@@ -75,21 +74,21 @@ class Mixture:
         return total
 
     def _counts(self, batch_size: int, seed: int, step: int) -> Iterator[npt.NDArray[np.int64]]:
-        """[S] rows of each source in ``step`` and in those after it."""
+        """Yield the number of rows of each source in ``step`` and in each later step, [S]."""
         whole, rest = divmod(step, _BLOCK)
         for number in count(whole):
             yield from self._block(batch_size, seed, number)[rest:]
             rest = 0
 
     def _block(self, batch_size: int, seed: int, number: int) -> npt.NDArray[np.int64]:
-        """[_BLOCK, S] rows of each source in the steps of a block."""
+        """Return the number of rows of each source in each step of a block, [_BLOCK, S]."""
         rng = np.random.default_rng([seed, _COUNTS, number])
         return rng.multinomial(batch_size, self.shares, size=_BLOCK)
 
 
 @dataclass(frozen=True)
 class MixedHandle:
-    """A handle of a mixture; ``handles`` open to its sources, shared or streamed."""
+    """A handle of a ``Mixture`` of the sources that ``handles`` open."""
 
     handles: tuple[Any, ...]
     weights: tuple[float, ...]
@@ -99,13 +98,13 @@ class MixedHandle:
 
 
 def _seed_of(seed: int, source: int) -> int:
-    """Return a seed for each source, or corpora of equal size would come in the same order."""
+    """Return a source's own seed, without which corpora of equal size have the same order."""
     return int(np.random.SeedSequence([seed, _ROWS, source]).generate_state(1)[0])
 
 
 def _check(sources: Sequence[CorpusSource], weights: Sequence[float]) -> None:
     if not sources or len(weights) != len(sources):
-        fix = f"give one for each of the {len(sources)} corpora, of which there must be one"
+        fix = f"give one weight for each of the {len(sources)} corpora, at least one"
         raise InvalidValue("weights", tuple(weights), fix)
     for number, weight in enumerate(weights, start=1):
         if not (math.isfinite(weight) and weight > 0):
@@ -113,17 +112,17 @@ def _check(sources: Sequence[CorpusSource], weights: Sequence[float]) -> None:
     wanted = sources[0].column_names
     for number, source in enumerate(sources, start=1):
         if set(source.column_names) != set(wanted):
-            fix = f"all need the columns of corpus 1: {', '.join(wanted)}"
+            fix = f"all corpora need the columns of corpus 1: {', '.join(wanted)}"
             raise InvalidValue(f"columns of corpus {number}", ", ".join(source.column_names), fix)
 
 
 def is_weight(setting: str) -> bool:
-    """Return whether it is the weight of a corpus."""
+    """Return whether a setting is the weight of a corpus."""
     return setting.startswith(_WEIGHT)
 
 
 def weight_names(specs: Sequence[str]) -> tuple[str, ...]:
-    """``mix_wikisplit``, ``mix_compression``, ``mix_compression_2``: one a corpus."""
+    """Return the settings' names of the weights: ``mix_wikisplit``, ``mix_wikisplit_2``, ..."""
     names: list[str] = []
     for spec in specs:
         own = name = _WEIGHT + spec.partition(":")[0].replace("-", "_")
@@ -137,9 +136,9 @@ def weight_names(specs: Sequence[str]) -> tuple[str, ...]:
 def apart(
     settings: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[dict[str, Any], tuple[float, ...]]:
-    """A trial's other settings, and the weights in the order of the names, 1 where one is missing.
+    """Split a trial's settings into the others and the corpora's weights.
 
-    Of weights only their ratios matter; 1 for all draws each corpus as often as its size has it.
+    The weights are in the order of ``names``. A missing one is 1. Only their ratios matter.
     """
     kept = {name: value for name, value in settings.items() if not is_weight(name)}
     return kept, tuple(float(settings.get(name, 1.0)) for name in names)

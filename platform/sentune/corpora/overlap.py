@@ -1,4 +1,4 @@
-"""What two corpora share: their files, and their rows."""
+"""Find out whether two corpora share files or rows."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from sentune.io.object_store import files_at, is_local
 Hashes = npt.NDArray[np.uint64]
 
 MOST_BYTES = 256 << 20
-"""Files up to this size are compared by content, where their sizes are equal."""
+"""Maximum size of files that are compared by content."""
 
 _SECOND = np.uint64(0x9E3779B97F4A7C15)
 _NO_TEXT = pd.util.hash_array(np.array([""], dtype=object), categorize=False)
-"""[1] the hash of a null; no sentence is empty."""
+"""[1], hash of the empty text, which stands for a null; no sentence is empty."""
 
 _UNRELATED = ("bad_rows", "negatives")
-"""Options that do not choose other rows."""
+"""Options that do not select rows."""
 
 
 def same_rows(first: str, second: str) -> str:
-    """Return why two specifications name the same rows; empty where they do not.
+    """Return why two specifications name the same rows, or an empty string if they do not.
 
-    Equal files count, under two names too, unless options such as ``rows`` or ``split`` differ.
+    Files with equal content count as the same, unless options such as ``rows`` or ``split`` differ.
     """
     one, other = parsed_spec(first), parsed_spec(second)
     if _chosen(one) != _chosen(other):
@@ -55,11 +55,12 @@ def same_rows(first: str, second: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedRows:
-    """The rows of a corpus that another one has too.
+    """The number of rows of a corpus that another corpus also has.
 
     Attributes:
-        of: rows of the corpus.
-        compared: rows of the other one.
+        rows: number of shared rows.
+        of: number of rows of the corpus.
+        compared: number of rows of the other corpus.
     """
 
     rows: int
@@ -74,16 +75,17 @@ def shared_rows(
     *,
     spread: Spread = map,
 ) -> SharedRows:
-    """Count the rows of a corpus whose sentences stand together in another one, too.
+    """Count the rows of a corpus whose sentences another corpus has in one row.
 
-    Labels and scores do not count. Of a corpus of single sentences, all sentences of a row have to
-    be there, together or not; a null is none. Held are 64 bits for each row of ``judged``, and one
-    part.
+    Labels and scores are not compared. If the other corpus has single sentences, it must contain
+    all sentences of a row, except nulls. Memory holds 64 bits for each row of ``judged``, and one
+    part of the other corpus.
 
     Args:
-        kind: of the other corpus.
-        parts: of the other corpus, its shards or batches of rows.
-        spread: as ``tokenise_batches`` takes it.
+        judged: corpus whose rows are counted.
+        kind: kind of the other corpus.
+        parts: shards or batches of rows of the other corpus.
+        spread: map function, as in ``tokenise_batches``.
     """
     single = len(SENTENCE_COLUMNS.get(kind, (0, 1))) == 1
     texts = _columns(judged.table, judged.kind)
@@ -100,7 +102,7 @@ def shared_rows(
 def _found(
     kind: Kind, wanted: Hashes, part: CachedFile | pa.RecordBatch
 ) -> tuple[int, npt.NDArray[np.intp]]:
-    """Return the rows of a part, and the places of their keys among sorted ones."""
+    """Return the number of rows of a part, and the indices in ``wanted`` of their keys."""
     if isinstance(part, CachedFile):
         table = pq.read_table(part.here(), schema=SCHEMAS[kind])
     else:
@@ -111,7 +113,7 @@ def _found(
 
 
 def _keys(table: pa.Table, kind: Kind) -> Iterator[Hashes]:
-    """Yield what rows are known by: a sentence, two of them, or of a triplet both pairs."""
+    """Yield the keys of rows: of the sentence or the pair, or of both pairs of a triplet."""
     first, *others = _columns(table, kind)
     for other in others if kind is Kind.TRIPLETS else others[:1]:
         yield _together([first, other])
@@ -120,7 +122,7 @@ def _keys(table: pa.Table, kind: Kind) -> Iterator[Hashes]:
 
 
 def _columns(table: pa.Table, kind: Kind) -> list[Hashes]:
-    """Return the hashes of a table's columns of sentences; of a null that of no text."""
+    """Return the hashes of a table's sentence columns, ``_NO_TEXT`` for a null."""
     names = [SCHEMAS[kind].names[place] for place in SENTENCE_COLUMNS.get(kind, (0, 1))]
     texts = (table[name].fill_null("").to_pandas().to_numpy(dtype=object) for name in names)
     return [pd.util.hash_array(column, categorize=False) for column in texts]
@@ -136,7 +138,7 @@ def _chosen(spec: Spec) -> dict[str, str]:
 
 
 def local_file(spec: str) -> Path | None:
-    """Return the local file that a specification names; None where it names none."""
+    """Return the local file that a specification names, or None."""
     path = _local(parsed_spec(spec))
     return path if path and path.is_file() else None
 

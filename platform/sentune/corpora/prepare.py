@@ -1,6 +1,6 @@
-"""Any format -> a folder of Parquet shards with a manifest, read back as ``parquet:FOLDER``.
+"""Convert a corpus of any format to a folder of Parquet shards, read back as ``parquet:FOLDER``.
 
-A training corpus is prepared in the cache: of any length, read once, streamed from there.
+Training corpora are prepared in the cache, so that each is read once and then streamed.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ logger = logging.getLogger(__name__)
 
 QUARANTINE = "quarantine.jsonl"
 SOURCES = "sources"
-"""Folder of a cache with the manifest of each source's shards, in a file named by its stamp."""
+"""Folder in a cache with the manifests of prepared sources, in files named by source stamp."""
 
 Run = Callable[..., dict[str, Any]]
-"""Calls its first argument with the others, on a machine of its own choice."""
+"""Calls its first argument with the others on some machine, such as ``ray_map.on_worker``."""
 
 _VERSION = 1
 
@@ -67,12 +67,14 @@ def prepare(
     """Write a corpus as Parquet shards and return its manifest.
 
     The corpus is read as a stream: memory holds one shard, and what the format itself must
-    collect (see ``formats.select``). The shards are written beside ``out``, or to a temporary
-    folder where ``out`` is a URI, and brought to their place in the end. Where ``out`` holds the
-    same rows already, undamaged, it stays as it is. See ``open_rows`` for the options.
+    collect (see ``formats.select``). The shards are written to a temporary folder and moved to
+    ``out`` at the end. If ``out`` has the same rows already, undamaged, it is left unchanged.
+
+    See ``open_rows`` for the other arguments.
 
     Raises:
-        CorpusError: for a corpus that cannot be read, or an ``out`` with other content.
+        CorpusError: the corpus cannot be read, or ``out`` has other content.
+        InvalidValue: ``shard_rows`` is below 1, or the specification is wrong.
         StorageError: the disk is full or read-only; an object store refuses, or does not answer.
     """
     if shard_rows < 1:
@@ -91,8 +93,8 @@ class Prepared:
     """A corpus in Parquet shards.
 
     Attributes:
-        folder: of the shards, on the machine that made them.
-        uri: of a copy of the folder in an object store; empty where there is none.
+        folder: folder of the shards on the machine that wrote them.
+        uri: URI of a copy of the folder in an object store; empty if there is none.
     """
 
     spec: str
@@ -122,7 +124,7 @@ class Prepared:
 
     @property
     def nbytes(self) -> int:
-        """What the rows take in memory."""
+        """Bytes of the rows in memory."""
         return int(self.manifest["nbytes"])
 
     def load(self) -> pa.Table:
@@ -138,7 +140,7 @@ class Prepared:
         return pq.read_table(file.here(), schema=SCHEMAS[self.kind])
 
     def take(self, rows: npt.NDArray[np.int64]) -> pa.Table:
-        """Return rows by their numbers, in their order; a shard at a time is in memory."""
+        """Return the rows with the given numbers, in the given order; read one shard at a time."""
         order = np.argsort(rows, kind="stable")
         ends = np.cumsum([0, *self.manifest["shards"]])
         cuts = np.searchsorted(rows[order], ends)
@@ -149,19 +151,19 @@ class Prepared:
         return pa.concat_tables(parts).take(np.argsort(order))
 
     def sample(self, rows: int, seed: int = 0) -> Corpus:
-        """Return a random part of the rows in memory, or all where there are no more."""
+        """Return a corpus of ``rows`` random rows, or of all if there are fewer."""
         chosen = np.sort(drawn_rows(self.num_rows, min(rows, self.num_rows), seed))
         table = self.take(chosen)
         return Corpus(spec=self.spec, kind=self.kind, table=table, fingerprint=self.fingerprint)
 
     def texts(self, *columns: str) -> Iterator[str]:
-        """Yield the sentences of the columns, those that are there."""
+        """Yield the sentences of the columns, without nulls."""
         for batch in self.batches():
             for column in columns:
                 yield from (text for text in batch.column(column).to_pylist() if text is not None)
 
     def described(self) -> dict[str, Any]:
-        """Return what the summary tells of it."""
+        """Return the corpus's entry in the study's summary."""
         first = self.manifest["quarantine"].get("first")
         return {
             "spec": self.spec,
@@ -174,7 +176,7 @@ class Prepared:
 
     @property
     def manifest_file(self) -> str:
-        """Path of the manifest; its URI where the shards lie in an object store."""
+        """URI of the manifest if the shards have one, else its path."""
         return f"{self.uri or self.folder}/{MANIFEST}"
 
 
@@ -187,16 +189,15 @@ def prepared(
     uri: str = "",
     run: Run | None = None,
 ) -> Prepared:
-    """Return the corpus as shards in the cache, under their fingerprint.
+    """Return a corpus as Parquet shards in the cache, in a folder named by their fingerprint.
 
-    Where the source's files are as they were at an earlier start, they are not read. The shards'
-    checksums are compared each time; damaged ones are deleted and made again, with a warning.
+    If the source's files are unchanged since an earlier run, they are not read. The shards'
+    checksums are compared each time. Damaged shards are created again, with a warning.
 
     Args:
-        uri: of the cache in an object store; empty where all nodes see the cache.
-        run: calls a function on a worker (``ray_map.on_worker``), which then reads a source in an
-            object store into a cache in one; None: it is read here, as a format of the user's own
-            always is.
+        uri: URI of the cache in an object store; empty if all nodes see the cache.
+        run: calls a function on a worker (``ray_map.on_worker``). It is used if source and cache
+            are both in object stores, but not for a user's own format. None: read here.
     """
     stamp = source_stamp(spec, kind.value, limit, SHARD_ROWS)
     manifest = _known(cache, stamp, uri)
@@ -222,7 +223,7 @@ def prepared(
 
 
 def _made(spec: str, kind: Kind, cache: Path | None, limit: int | None, uri: str) -> dict[str, Any]:
-    """Read a source into the cache, None: the node's own, and return the manifest of its shards."""
+    """Read a source into the cache (None: the node's own) and return the shards' manifest."""
     cache = cache or node_cache() / kind.value
     with draft_beside(cache / kind.value) as draft:
         manifest = _write(open_rows(spec, kind, limit=limit), draft, SHARD_ROWS)
@@ -234,9 +235,9 @@ def _made(spec: str, kind: Kind, cache: Path | None, limit: int | None, uri: str
 
 
 def _known(cache: Path, stamp: str | None, uri: str) -> dict[str, Any] | None:
-    """Return the manifest of a source that was prepared before; None where its shards are damaged.
+    """Return the manifest of a source that was prepared before; None if there are no whole shards.
 
-    A source that is read again puts damaged shards in order.
+    The caller then reads the source again, which replaces damaged shards.
     """
     places = [f"{place}/{SOURCES}" for place in (cache, uri) if place and stamp is not None]
     found = (read_document(place, f"{stamp}.json") for place in places)
@@ -246,7 +247,8 @@ def _known(cache: Path, stamp: str | None, uri: str) -> dict[str, Any] | None:
             return None
         manifest = checked_manifest(text.encode())
     except ValueError as error:  # UnicodeDecodeError is one
-        logger.warning("%s is made again: %s", cache / SOURCES / f"{stamp}.json", error)
+        file = cache / SOURCES / f"{stamp}.json"
+        logger.warning("%s is damaged (%s); the corpus is read again", file, error)
         return None
     shards = {name: was for name, was in manifest["files"].items() if name != QUARANTINE}
     folder = cache / str(manifest["fingerprint"])
@@ -292,12 +294,12 @@ def _write(rows: CorpusRows, folder: Path, shard_rows: int) -> dict[str, Any]:
 
 
 def _settle(draft: Path, out: str, manifest: dict[str, Any], *, derived: bool = False) -> None:
-    """Put the draft in its place, unless the same content is there already and whole.
+    """Move a draft to the folder or URI ``out``, unless that has the same content, undamaged.
 
-    In the place of a cache (``derived``) nothing but this content belongs.
+    In a cache (``derived``), different content is damage and is replaced.
 
     Raises:
-        CorpusError: the place holds something else.
+        CorpusError: ``out`` has other content.
     """
     system, root = files_at(out)
     local = is_local(system)
@@ -306,7 +308,7 @@ def _settle(draft: Path, out: str, manifest: dict[str, Any], *, derived: bool = 
     if local or (system.exists(root) and system.ls(root, detail=False)):
         if not (fault := _fault(out, manifest, derived=derived)):
             return
-        logger.warning("%s is deleted and made again: %s", out, fault)
+        logger.warning("%s is created again: %s", out, fault)
     if local:
         replace_folder(draft, Path(root))
         return
@@ -317,16 +319,16 @@ def _settle(draft: Path, out: str, manifest: dict[str, Any], *, derived: bool = 
 
 
 def _fault(out: str, manifest: dict[str, Any], *, derived: bool) -> str:
-    """Return why what stands in a corpus's place is to be replaced; empty if it is the corpus."""
+    """Return why the content of ``out`` must be replaced; empty if it is the same corpus."""
     there, fault = dict[str, Any](), f"{MANIFEST} is missing"
     try:
         if (text := read_document(out, MANIFEST)) is not None:
             there = parse_manifest(text.encode())
-            fault = "" if there else f"{MANIFEST} is another program's"
+            fault = "" if there else f"{MANIFEST} was written by another program"
     except ValueError as error:  # UnicodeDecodeError is one
         fault = f"{MANIFEST}: {error}"
     if fault and not derived:
-        reason = f"the folder holds something else ({fault}); choose an empty one, or delete it"
+        reason = f"the folder is no prepared corpus ({fault}); choose another folder or delete it"
         raise CorpusError(out, reason)
     other = any(there.get(name) != manifest[name] for name in ("fingerprint", "shards"))
     if other and not derived:
@@ -334,9 +336,9 @@ def _fault(out: str, manifest: dict[str, Any], *, derived: bool) -> str:
             f"{m['spec']}, {m['kind']}, {sum(m['shards'])} rows, fingerprint {m['fingerprint']}"
             for m in (there, manifest)
         )
-        reason = f"the folder holds another corpus ({held}) than this one ({new})"
+        reason = f"the folder contains another corpus ({held}) than this one ({new})"
         raise CorpusError(out, f"{reason}; choose another folder or delete it")
-    fault = fault or ("its shards are others" if other else "")
+    fault = fault or ("its shards differ" if other else "")
     if not fault and "files" not in there:
         return "it has no checksums"
     return fault or changed(out, there["files"])

@@ -1,4 +1,4 @@
-"""Work on a cluster with Ray Data: its settings, and the parts of a large evaluation."""
+"""Run work on a cluster: ordered reads with Ray Data, and functions mapped over parts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Found = TypeVar("Found")
 
 
 TASK_CPUS = 0.25
-"""What a reading task asks for, as it mostly waits for the disk. Where trials hold every whole CPU,
-a task that asked for one would wait for ever, and its trial with it (measured: none in 45 s)."""
+"""CPUs that a reading task requests; it mostly waits for the disk. If trials occupy all CPUs, a
+task that requests a whole one never starts, and its trial hangs (measured: no start in 45 s)."""
 
 AHEAD = 16
-"""Parts of a stream that are at most in the object store, as texts or as results."""
+"""Maximum number of parts of a stream in the object store, unprocessed or as results."""
 
 REPORT_SECONDS = 3.0
-"""How long a CPU that has become free may be reported as taken."""
+"""How long Ray may still report a CPU as taken after it has become free."""
 
 READERS = 2
 """Shards that are read at the same time."""
@@ -35,11 +35,13 @@ READERS = 2
 def read_in_order(
     read: Callable[..., Any], tasks: Sequence[dict[str, Any]], at_once: int, kept: int
 ) -> ray.data.Dataset:
-    """Return the tables that Ray Data reads, ``at_once`` tasks at a time, in the tasks' order.
+    """Return a dataset of the tables that ``read`` returns for the tasks, in the tasks' order.
 
     Args:
-        read: a table of one task -> a table, or several.
-        kept: bytes that may lie ready in the object store.
+        read: maps a table with one task to a table, or yields several.
+        tasks: one dict for each task.
+        at_once: number of tasks that run at the same time.
+        kept: maximum bytes of results in the object store.
     """
     context = DataContext.get_current().copy()
     context.execution_options.preserve_order = True
@@ -60,7 +62,7 @@ def read_in_order(
 
 @contextmanager
 def own_errors() -> Iterator[None]:
-    """Raise an error of this package from one of the block's tasks as itself, not as Ray's."""
+    """Unwrap errors of this package from the ``RayTaskError`` in which Ray raises them."""
     try:
         yield
     except ray.exceptions.RayTaskError as error:
@@ -72,8 +74,7 @@ def own_errors() -> Iterator[None]:
 def on_worker(
     work: Callable[..., Found], *arguments: Any, cpus: float = TASK_CPUS, gpus: float = 0
 ) -> Found:
-    """Return ``work(*arguments)`` from a node with CPUs, and the GPU that the driver's machine may
-    lack; from here without a cluster."""
+    """Return ``work(*arguments)``, run on a node with the CPUs and GPUs; here without a cluster."""
     if not ray.is_initialized():
         return work(*arguments)
     task = ray.remote(num_cpus=cpus, num_gpus=gpus)(work)
@@ -87,19 +88,20 @@ def _result(reference: Any) -> Any:
 
 
 def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterator[Found]:
-    """``in_turn`` for parts that are all there, as many at a time as the cluster has CPUs for."""
+    """Do as ``in_turn`` with as many parts at a time as the cluster has free CPUs for."""
     return in_turn(work, parts, len(parts))
 
 
 def in_turn(
     work: Callable[[Part], Found], parts: Iterable[Part], ahead: int = AHEAD
 ) -> Iterator[Found]:
-    """``map(work, parts)`` on the free CPUs of the cluster, results in order, of a long stream.
+    """Do ``map(work, parts)`` for a stream on the free CPUs of the cluster; keep the order.
 
-    Parts and results travel through the object store, so that no worker needs this machine's disk;
-    what ``work`` carries (boxes of reference sentences, say) goes there once. A single part, or all
-    where this process has joined no cluster or no CPU is free, are worked on in this process. Each
-    part is one task of one CPU; ``ahead`` of them are worked on, or done and waited for, at once.
+    Each part is a task of one CPU. Parts and results pass through the object store, so that workers
+    do not need this machine's disk. The data that ``work`` holds, such as boxes of reference
+    sentences, is sent once. At most ``ahead`` parts are being processed, or finished but not yet
+    consumed. A single part is processed in this process, and so are all parts without a cluster or
+    a free CPU.
     """
     stream = iter(parts)
     first = list(islice(stream, 2))
@@ -118,7 +120,7 @@ def in_turn(
 
 
 def _free_cpus() -> int:
-    """Return the free CPUs of the cluster; Ray reports those of tasks that just ended late."""
+    """Return the number of free CPUs of the cluster, after waiting for Ray's delayed reports."""
     deadline = time.monotonic() + REPORT_SECONDS
     while not (free := int(ray.available_resources().get("CPU", 0))):
         if time.monotonic() > deadline:
@@ -132,5 +134,5 @@ def _apply(work: Callable[[Part], Found], part: Part) -> Found:
 
 
 def several_machines() -> bool:
-    """Return whether there is more than this machine to share work with."""
+    """Return whether the cluster has more than one machine."""
     return bool(ray.is_initialized() and sum(node["Alive"] for node in ray.nodes()) > 1)

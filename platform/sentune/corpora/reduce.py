@@ -1,7 +1,7 @@
-"""Statistics of a corpus: one pass over texts in memory, or over shards that Ray Data reads.
+"""Accumulate statistics of a corpus in one pass over texts in memory, or shards on disk.
 
-The statistics are small and the corpus may be of any length, so a worker holds a few batches of
-texts and what it has added up. The workers of a group each pass over their rows.
+Memory holds the statistics and a few batches of texts, whatever the length of the corpus. Each
+worker of a group passes over its own rows.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from sentune.corpora.schema import Statistics
 from sentune.io.cached_file import CachedFile
 
 _ROWS = 2_048
-"""Texts of a batch: some 200 KB, and enough for matrix products to outweigh their overhead."""
+"""Texts of a batch: about 200 KB, and enough for matrix products to outweigh their overhead."""
 
 _KEPT = 64 << 20
-"""Bytes of texts that Ray Data may keep ready in the object store."""
+"""Maximum bytes of texts that Ray Data keeps ready in the object store."""
 
 S = TypeVar("S", bound=Statistics)
 
 
 def accumulate_here(batches: Iterable[Sequence[str]], make: Callable[[], S]) -> S:
-    """Return the statistics of batches of texts, begun by ``make``, in one pass in this process."""
+    """Return the statistics of batches of texts; ``make`` returns empty statistics."""
     statistics = make()
     for done, batch in enumerate(batches):
         beat("training", done=done)
@@ -41,17 +41,18 @@ def accumulate(
     make: Callable[[], S],
     rows: slice | None = None,
 ) -> S:
-    """Return the statistics of the texts of Parquet shards, read in order by a Ray Data task.
+    """Return the statistics of the texts of Parquet shards, read in order by Ray Data.
 
     Args:
-        sizes: rows of each shard.
-        make: empty statistics.
-        rows: those to add; None: all of them.
+        shards: Parquet files with a column ``text``.
+        sizes: number of rows of each shard.
+        make: returns empty statistics.
+        rows: range of rows to include; None: all of them.
 
     Raises:
         CacheError: a shard cannot be opened on a node.
     """
-    from sentune.corpora.ray_map import own_errors, read_in_order  # a local fit has no Ray
+    from sentune.corpora.ray_map import own_errors, read_in_order  # imports Ray
 
     rows = slice(0, sum(sizes)) if rows is None else rows
     tasks, start = [], 0
@@ -62,14 +63,14 @@ def accumulate(
         start += size
     if not tasks:
         return make()
-    texts = read_in_order(_read, tasks, 1, _KEPT)  # the same rows give the same bits
+    texts = read_in_order(_read, tasks, 1, _KEPT)  # one at a time: the sums are reproducible
     tables = texts.iter_batches(batch_size=_ROWS, batch_format="pyarrow", prefetch_batches=1)
     with own_errors():
         return accumulate_here((table.column("text").to_pylist() for table in tables), make)
 
 
 def _read(task: pa.Table) -> Iterator[pa.Table]:
-    """Yield some rows of one shard, a batch at a time."""
+    """Yield the task's rows of one shard in batches."""
     (shard,) = task.to_pylist()
     file, at = pq.ParquetFile(CachedFile(**shard["file"]).here()), 0
     for batch in file.iter_batches(batch_size=_ROWS, columns=["text"]):

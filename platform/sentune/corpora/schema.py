@@ -1,4 +1,4 @@
-"""What a corpus looks like once it is read: kinds of Arrow tables, and a hash of their content."""
+"""Kinds of corpora with their Arrow schemas, the corpus in memory, and content fingerprints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Kind(StrEnum):
-    """The kinds of tables that every format is turned into."""
+    """The kinds of tables that formats are converted to; ``SCHEMAS`` has the columns."""
 
     TRIPLETS = "triplets"
     LABELLED_PAIRS = "labelled-pairs"
@@ -34,10 +34,10 @@ class Kind(StrEnum):
 
 
 OPERATIONS = ("fusion", "difference", "compression", "reconstruction")
-"""InterSent section 2.1; their places here are the codes that batches carry."""
+"""Operations of InterSent section 2.1; batches encode them as indices of this tuple."""
 
 PAIR_OPERATIONS = ("fusion", "difference")
-"""Those that take two sentences."""
+"""Operations that take two sentences."""
 
 SPLITS = ("train", "dev", "test")
 
@@ -50,7 +50,7 @@ _TYPES = {
 
 
 def _schema(*columns: str) -> pa.Schema:
-    """Return columns of text, or of their type in ``_TYPES``; those with ``?`` may be null."""
+    """Return a schema of text columns, or of types from ``_TYPES``; ``NAME?`` is nullable."""
     names = [column.rstrip("?") for column in columns]
     fields = zip(names, columns, strict=True)
     return pa.schema(
@@ -60,20 +60,20 @@ def _schema(*columns: str) -> pa.Schema:
 
 SCHEMAS: dict[Kind, pa.Schema] = {
     Kind.TRIPLETS: _schema("anchor", "positive", "negative"),
-    # reverse_label: the label of (hypothesis, premise) where a corpus annotates both directions
+    # reverse_label: label of (hypothesis, premise), if the corpus annotates both directions
     Kind.LABELLED_PAIRS: _schema("premise", "hypothesis", "label", "reverse_label?"),
-    # subset: the part of a collection that a pair belongs to (MSRpar, ...), where there are parts
+    # subset: part of a collection that the pair belongs to (MSRpar, ...), if it has parts
     Kind.SCORED_PAIRS: _schema("sentence1", "sentence2", "score", "subset?"),
     # labels: the distinct labels that enough annotators gave, in the order of LABELS; never empty
     Kind.SEVERAL_LABELS: _schema("premise", "hypothesis", "labels"),
     Kind.CONDITIONED_PAIRS: _schema("sentence1", "sentence2", "condition", "score"),
-    # operation: one of OPERATIONS; second: null where the operation takes one sentence
+    # operation: one of OPERATIONS; second: null if the operation takes one sentence
     Kind.OPERATIONS: _schema("operation", "first", "second?", "target"),
     # two sentences that mean the same, without hard negatives
     Kind.SENTENCE_PAIRS: _schema("anchor", "positive"),
     # a sentence and the one that follows it in the same text
     Kind.ADJACENT_SENTENCES: _schema("text", "following"),
-    # second: null for single sentences; split: one of SPLITS, null where there are no splits
+    # second: null for single sentences; split: one of SPLITS, null if the task has none
     Kind.CLASSIFIED: _schema("text", "second?", "label", "split?"),
     Kind.RELATED: _schema("sentence1", "sentence2", "score", "split"),
     # relevant: ids of the passages that answer the query; never empty
@@ -86,7 +86,7 @@ LABELS = ("entailment", "neutral", "contradiction")
 
 @dataclass(frozen=True, kw_only=True)
 class BadRow:
-    """A row that could not be used: where it stands and why."""
+    """An unusable row: its file, line number and the reason."""
 
     path: str
     line: int
@@ -98,15 +98,18 @@ class BadRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """A corpus as it was read.
+    """A corpus in memory.
 
     Attributes:
         spec: ``FORMAT:PATH`` with its options, as the user wrote it.
+        kind: kind of the rows.
+        table: rows with the schema of the kind.
         fingerprint: hash of kind and content; equal for equal rows, whatever the format.
-        counts: what was read, kept and dropped, by name.
-        task: the only one that it poses; empty: all that it can.
-        prior: of the classes, to which ``ambiguous-rte`` weights its pairs where it chooses
-            readouts, as ``readouts.three_way.class_weights`` takes it; empty: as they are.
+        counts: number of rows that were read, kept and dropped, by name.
+        quarantine: the bad rows.
+        task: the only task to evaluate; empty: all that the corpus is suitable for.
+        prior: class prior by which ``ambiguous-rte`` weights pairs when it selects readouts, as in
+            ``readouts.three_way.class_weights``; empty: unweighted.
     """
 
     spec: str
@@ -120,20 +123,20 @@ class Corpus:
 
 
 class Statistics(Protocol):
-    """What one pass over a corpus adds up: picklable, and small against the corpus."""
+    """Statistics that are accumulated in one pass over a corpus; picklable and small."""
 
     def add(self, texts: Sequence[str]) -> None:
-        """Add some sentences."""
+        """Add a batch of sentences."""
 
     def all_reduce(self, workers: Reducer) -> None:
-        """Add what the other workers of a pass have added up; then every worker has the sum."""
+        """Sum the statistics of all workers, so that every worker has the total."""
 
 
 class Reducer(Protocol):
     """The workers of a pass over a corpus; all call the same methods in the same order."""
 
     def add_up(self, array: NDArray[Any]) -> None:
-        """Replace an array by the sum of all workers' arrays of its shape, in its own type."""
+        """Replace an array in place by the sum of all workers' arrays, in the array's dtype."""
 
     def collect(self, value: T) -> list[T]:
         """Return every worker's picklable value, in the order of the workers."""
@@ -143,9 +146,8 @@ class Fingerprint:
     """Hashes a corpus batch by batch.
 
     Each column has a hash of its values' bytes and one of their lengths (-1 for a null), both
-    little-endian; a column of lists has a third one of the lists' lengths. Concatenation of
-    batches is concatenation of all of them, so equal rows give equal fingerprints however they
-    are cut.
+    little-endian. A column of lists has a third one, of the lists' lengths. Equal rows have equal
+    fingerprints, however they are divided into batches.
     """
 
     def __init__(self, kind: Kind) -> None:
@@ -169,7 +171,7 @@ class Fingerprint:
             values.update(_bytes(pc.fill_null(column, "")))
 
     def hexdigest(self) -> str:
-        """32 hexadecimal digits of what was added so far."""
+        """Return the hash of the rows added so far, 32 hexadecimal digits."""
         whole = sha256(self._kind.value.encode())
         for name, hashes in self._hashes.items():
             whole.update(name.encode() + b"".join(part.digest() for part in hashes))
@@ -185,7 +187,7 @@ def fingerprint(kind: Kind, table: pa.Table) -> str:
 
 
 def _sizes(lengths: pa.Array) -> bytes:
-    """Little-endian lengths, -1 for a null."""
+    """Return lengths as little-endian int32, -1 for a null."""
     sizes = pc.fill_null(lengths, -1).to_numpy(zero_copy_only=False)
     return bytes(sizes.astype("<i4").tobytes())
 

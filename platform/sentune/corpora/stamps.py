@@ -1,4 +1,4 @@
-"""Stamps of the files that a corpus is read from: an unchanged source is not read again."""
+"""Detect changes of a corpus's source files, so that unchanged files are not read again."""
 
 from __future__ import annotations
 
@@ -20,27 +20,34 @@ _FILE_OPTIONS = {"csts": ("labels",)}
 
 
 _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "LastModified", "created")
-"""What file systems of fsspec call an object's version or its time, the surest first."""
+"""Keys of an object's version or time in fsspec's file systems, the most reliable first."""
 
 
 def source_stamp(spec: str, *reading: Any) -> str | None:
-    """Return a digest that changes with the files of a corpus and with how they are read.
+    """Return a digest that changes with a corpus's files and with the way they are read.
 
-    It has path, size and time of every local file; of an object in a store, its etag or time. The
-    code of ``sentune.corpora`` counts too: another version of a reader may find other rows, and the
-    built-in corpora are made by it alone. None where a source cannot be told from a later one: a
-    data set of the hub, a format of the user's own, whose function may be another one, a server
-    that gives neither etag nor time, or a path that is not there.
+    It covers path, size and time of each local file, and the etag or time of each object in a
+    store. It also covers the code of ``sentune.corpora``, because readers may change and built-in
+    corpora come from code alone.
 
     Args:
-        reading: JSON values that decide about the rows, such as their kind.
+        spec: specification of the corpus.
+        reading: JSON values that determine the rows, such as their kind.
+
+    Returns:
+        The digest, or None if a change cannot be detected: for data sets of the hub, for formats
+        of the user's own, for servers that report neither etag nor time, and for missing paths.
+
+    Raises:
+        CorpusError: a file may not be accessed.
+        StorageError: an object store refuses, or does not answer.
     """
     source = parsed_spec(spec)
     if source.format == "hf" or source.format in OWN:
         return None
     files: dict[str, Any] = {}
     named = [source.options.get(option) for option in _FILE_OPTIONS.get(source.format, ())]
-    if source.format == "builtin":  # Python's random numbers, and no file
+    if source.format == "builtin":  # generated with Python's random numbers
         files[source.path] = sys.version
     else:
         named.append(source.path)
@@ -54,10 +61,10 @@ def source_stamp(spec: str, *reading: Any) -> str | None:
 
 
 def _files(path: str) -> Mapping[str, Any] | None:
-    """Return path -> size and version of each file; None where one has no version, or none is.
+    """Return path -> size and version of each file; None if a version or the path is missing.
 
     Raises:
-        CorpusError: a file may not be looked at, or the path's protocol is unknown.
+        CorpusError: a file may not be accessed, or the path's protocol is unknown.
         StorageError: an object store refuses, or does not answer.
     """
     try:
@@ -70,11 +77,11 @@ def _files(path: str) -> Mapping[str, Any] | None:
         found = {root: asked(path, lambda: system.info(root))}
         if found[root]["type"] == "directory":
             found = asked(path, lambda: system.find(root, detail=True))
-    except (FileNotFoundError, NotADirectoryError):  # reading it says which file is missing
+    except (FileNotFoundError, NotADirectoryError):  # reading it reports the missing file
         return None
     except (PermissionError, ValueError) as error:
         fix = "check the path, and that this user may read it"
-        raise CorpusError(path, f"cannot be looked at: {error}; {fix}") from error
+        raise CorpusError(path, f"cannot be accessed: {error}; {fix}") from error
     found = {system.unstrip_protocol(name): info for name, info in found.items()}
     versions = {name: _version(info) for name, info in found.items()}
     if not versions or None in versions.values():

@@ -1,7 +1,7 @@
-"""A stratified part of a corpus: fewer rows, in which every class has its share.
+"""Draw a stratified sample of a corpus, in which every class keeps its share.
 
 Systematic sampling (Cochran 1977, "Sampling Techniques", chapter 8): the rows are ordered by
-stratum, in random order within it, and every N/n-th is taken. A stratum of h rows gets n h / N,
+stratum, shuffled within each, and every N/n-th is taken. A stratum of h rows gets n h / N rows,
 rounded up or down, and at least one.
 """
 
@@ -17,19 +17,21 @@ from numpy.typing import NDArray
 from sentune.corpora.schema import Corpus, Kind
 
 QUANTILES = 10
-"""Strata of equal size by score."""
+"""Number of strata by score, of equal size."""
 
 
 def stratified_rows(corpus: Corpus, rows: int, seed: int = 0) -> NDArray[np.int64]:
-    """Return the places of about ``rows`` rows, increasing; all of them where there are no more.
+    """Return the indices of about ``rows`` rows in increasing order, or of all if there are fewer.
 
     Labelled pairs are stratified by both labels and by which sentence is longer, pairs of several
     labels by these, scored pairs by subset and decile of score, conditioned ones by decile,
-    operations by their name, rows of transfer tasks by split and label or decile of score. Corpora
-    of other kinds have no part that poses the same task.
+    operations by their name, rows of transfer tasks by split and label or decile of score. All
+    rows of other kinds are returned, because a part of them is a different task.
 
     Args:
-        seed: of the order within strata; the same rows for the same corpus, size and seed.
+        corpus: the corpus to sample.
+        rows: number of rows; a few more if strata would be empty.
+        seed: determines the order within strata, and so the sample.
     """
     count, strata = corpus.table.num_rows, _strata(corpus.kind, corpus.table)
     if rows >= count or strata is None:
@@ -41,7 +43,7 @@ def stratified_rows(corpus: Corpus, rows: int, seed: int = 0) -> NDArray[np.int6
 
 
 def stratified_part(corpus: Corpus, rows: int) -> Corpus:
-    """Return the corpus with the rows of ``stratified_rows``."""
+    """Return the corpus reduced to ``stratified_rows``."""
     places = stratified_rows(corpus, rows)
     if len(places) == corpus.table.num_rows:
         return corpus
@@ -49,7 +51,7 @@ def stratified_part(corpus: Corpus, rows: int) -> Corpus:
 
 
 def _strata(kind: Kind, table: pa.Table) -> NDArray[np.int64] | None:
-    """[N] number of each row's stratum."""
+    """Return the number of each row's stratum, [N]; None for a kind without strata."""
     columns: dict[str, list[Any]] = table.select(
         [name for name in table.column_names if name in _OF.get(kind, ())]
     ).to_pydict()
@@ -76,4 +78,4 @@ _OF = {
     Kind.CLASSIFIED: ("split", "label"),
     Kind.RELATED: ("split", "score"),
 }
-"""Columns that strata are made of."""
+"""Kind -> the columns that determine a row's stratum."""

@@ -1,7 +1,7 @@
-"""Handing corpora to workers through Ray: small ones shared, large ones streamed.
+"""Pass corpora to workers through Ray: small ones in shared memory, large ones as streams.
 
-A table that fits is put into the object store once and read by every trial without a copy. A larger
-one streams through Ray Data from token shards on disk. Both give the same batches for a seed.
+A small table is put into the object store once and every trial reads it without a copy. A larger
+one is streamed by Ray Data from token shards on disk. Both give the same batches for a seed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ SHARE_UP_TO = 512 << 20
 """Bytes of token ids up to which a corpus is shared rather than streamed."""
 
 _BLOCK = 4_096
-"""Rows that are cut from a shard, and sent to other workers, at a time: about a megabyte."""
+"""Rows of a shard that are sent to other workers at a time, about a megabyte."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A handle of something in the object store; in a list, or Tune would put its value there."""
+    """A handle of a value in Ray's object store."""
 
     reference: list[Any]
+    """The object reference, in a list because Ray resolves references outside of containers."""
 
     def open(self) -> Any:
         """Return the value; its arrays are read-only views of the object store."""
@@ -49,26 +50,26 @@ class Streamed:
 
 
 def share(value: Any) -> Shared:
-    """Put a value into the object store once, for all who open the handle."""
+    """Put a value into the object store and return a handle of it."""
     return Shared([ray.put(value)])
 
 
 def hand_out(folder: TokenFolder, *, share_up_to: int = SHARE_UP_TO) -> Shared | Streamed:
-    """Return a handle that opens to a batch source: shared up to so many bytes, else streamed."""
+    """Return a handle of a batch source, shared up to ``share_up_to`` bytes, else streamed."""
     if folder.nbytes <= share_up_to:
         return share(SharedSource(folder.load()))
     return Streamed(folder)
 
 
 class StreamedSource(CorpusSource):
-    """Batches of token shards through Ray Data. A resume reads no shard that lies before it.
+    """Batches of token shards that Ray Data reads. A resume skips the shards before it.
 
-    The workers of a group take turns: of W workers each reads every W-th shard of an epoch, and
-    sends its rows to the others, ``_BLOCK`` at a time. So each row is read once in all, and the
-    order is that of one worker, whatever W is and whenever it changes.
+    The workers of a group take turns: each of W workers reads every W-th shard of an epoch and
+    sends its rows to the others, ``_BLOCK`` at a time. Each row is read once in all, and the order
+    does not depend on W, even if W changes.
 
-    Memory: two shards being read, what Ray Data keeps ready (bounded to as much again), and the
-    shard in use; the length of the corpus does not matter.
+    Memory holds two shards being read, as much again that Ray Data keeps ready, and the shard in
+    use, whatever the length of the corpus.
     """
 
     def __init__(self, folder: TokenFolder) -> None:
@@ -91,11 +92,11 @@ class StreamedSource(CorpusSource):
             yield held
 
     def _blocks(self, tasks: list[dict[str, Any]]) -> Iterator[dict[str, Ragged]]:
-        """Yield the rows of all tasks in order, each read by one worker and sent to the others."""
+        """Yield the rows of all tasks in order; one worker reads each task and sends its rows."""
         readers = self.readers
         rank, workers = (readers.rank, readers.world_size) if readers else (0, 1)
         own = self._read(tasks[rank::workers], workers)
-        own = chain([*islice(own, 1)], own)  # begins to read before this worker's first turn
+        own = chain([*islice(own, 1)], own)  # starts reading before this worker's first turn
         for turn, task in enumerate(tasks):
             reader, left = turn % workers, task["rows"]
             while left:
@@ -106,7 +107,7 @@ class StreamedSource(CorpusSource):
                 yield block
 
     def _read(self, tasks: list[dict[str, Any]], workers: int) -> Iterator[dict[str, Ragged]]:
-        """Yield the rows of one worker's tasks; no block has rows of two shards."""
+        """Yield the rows of one worker's tasks in blocks, each from one shard."""
         if not tasks:
             return
         shard = max(self._folder.nbytes // len(self._folder.shards), 1 << 20)
@@ -119,7 +120,7 @@ class StreamedSource(CorpusSource):
                     yield {name: ragged(block.column(name)) for name in self.column_names}
 
     def _tasks(self, seed: int, epoch: int, skip: int) -> list[dict[str, Any]]:
-        """Return what to read, in order: shards with their rows' order, ``skip`` rows left out."""
+        """Return an epoch's reading tasks in order, without its first ``skip`` rows."""
         tasks = []
         for number in shard_order(len(self._folder.shards), seed, epoch):
             rows = self._folder.shards[number]

@@ -1,4 +1,4 @@
-"""Rows that a program holds in memory, as a corpus that every process can read."""
+"""Write rows from memory (data frames, dicts, tuples) as a corpus that every process can read."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from sentune.io.object_store import files_at
 Data: TypeAlias = (
     "str | Path | pd.DataFrame | pa.Table | Mapping[str, Sequence[Any]] | Iterable[Any]"
 )
-"""``FORMAT:PATH``, or rows: a table of pandas or pyarrow, a ``datasets.Dataset``, columns by their
-names, dicts, tuples."""
+"""``FORMAT:PATH``, or rows: a pandas or pyarrow table, a ``datasets.Dataset``, a dict of columns,
+or an iterable of dicts or tuples."""
 
 _COLUMNS = {name for schema in SCHEMAS.values() for name in schema.names}
 
 _NO_CLASS = -1
-"""What ``datasets`` has in place of a class where a row has none."""
+"""Class number in ``datasets`` of a row without a class."""
 
 
 def specs_of(data: Data | Sequence[Data], role: str, folder: str) -> tuple[str, ...]:
-    """Return a corpus, or several in a list, as ``FORMAT:PATH``.
+    """Return the specifications ``FORMAT:PATH`` of one or several corpora, writing rows to files.
 
     Args:
-        data: a list of specifications or tables are several corpora, other lists are rows.
+        data: a list of specifications or tables is several corpora; another list is rows.
         role: name of the argument, for messages.
-        folder: path or URI that rows are written to, under a name made of their content.
+        folder: path or URI for the files, which are named by their content.
 
     Raises:
-        InvalidValue: rows that are no kind of corpus; says which columns each kind has.
+        InvalidValue: the rows fit no kind of corpus; the message lists the kinds' columns.
     """
     if isinstance(data, str | Path):
         return (str(data),)
@@ -52,17 +52,17 @@ def specs_of(data: Data | Sequence[Data], role: str, folder: str) -> tuple[str, 
 
 
 def _is_corpus(item: object) -> bool:
-    """Return whether it is a specification or a table, not a row."""
+    """Return whether ``item`` is a specification or a table rather than a row."""
     if isinstance(item, str):
         return ":" in item
     return isinstance(item, Path | pd.DataFrame | pa.Table) or hasattr(item, "column_names")
 
 
 def are_columns(data: Mapping[str, Any], role: str) -> bool:
-    """Return whether a mapping holds the columns of a corpus by their names.
+    """Return whether a mapping's keys are the columns of a corpus.
 
     Raises:
-        InvalidValue: it is a ``datasets.DatasetDict``; names its splits.
+        InvalidValue: ``data`` is a ``datasets.DatasetDict``; the message lists its splits.
     """
     if hasattr(data, "column_names"):
         splits = ", ".join(data)
@@ -71,12 +71,12 @@ def are_columns(data: Mapping[str, Any], role: str) -> bool:
 
 
 def _written(data: Any, role: str, folder: str) -> str:
-    """Write rows as Parquet and return their specification; equal rows have one file."""
+    """Write rows as Parquet and return their specification; equal rows share a file."""
     try:
         table = _table(data, role)
     except pa.ArrowException as error:
         raise InvalidValue(
-            role, first_line(error), "give each column values of one type"
+            role, first_line(error), "give columns of equal length, each with values of one type"
         ) from error
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer)
@@ -85,16 +85,16 @@ def _written(data: Any, role: str, folder: str) -> str:
     files, place = files_at(path)
     if not files.exists(place):
         files.makedirs(place.rpartition("/")[0], exist_ok=True)
-        with files.transaction:  # it appears whole or not at all
+        with files.transaction:  # writes atomically
             files.pipe_file(place, content)
     return f"parquet:{path.replace('?', '%3F')}"
 
 
 def _known(names: Iterable[Any], role: str) -> list[str]:
-    """Return the columns among names that a kind of corpus has.
+    """Return the names that are columns of some kind of corpus.
 
     Raises:
-        InvalidValue: they are those of no kind; says which columns each kind has.
+        InvalidValue: the names fit no kind; the message lists the kinds' columns.
     """
     given = list(names)
     if not kinds_with({*given}):
@@ -105,7 +105,7 @@ def _known(names: Iterable[Any], role: str) -> list[str]:
 
 
 def _table(data: Any, role: str) -> pa.Table:
-    """Return rows of any kind as an Arrow table of the columns that kinds of corpora have."""
+    """Return rows of any type as an Arrow table with the columns of a kind of corpus."""
     if isinstance(data, pa.Table):
         return data.select(_known(data.column_names, role))
     if isinstance(data, pd.DataFrame):
@@ -113,7 +113,7 @@ def _table(data: Any, role: str) -> pa.Table:
     if isinstance(data, Mapping):
         are_columns(data, role)
         return pa.table({name: list(data[name]) for name in _known(data, role)})
-    if getattr(data, "features", None):  # a datasets.Dataset; its classes are numbers with names
+    if getattr(data, "features", None):  # a datasets.Dataset, whose classes are numbers with names
         plain = data.with_format(None).select_columns(_known(data.features, role))
         names = {n: f.names for n, f in plain.features.items() if hasattr(f, "names")}
         labelled = [row for row in plain if "label" not in names or row["label"] != _NO_CLASS]
@@ -121,11 +121,11 @@ def _table(data: Any, role: str) -> pa.Table:
         for name, classes in names.items():
             found[name] = [None if v in (None, _NO_CLASS) else classes[v] for v in found[name]]
         return pa.table(found)
-    rows = list(data)
+    rows = list(data) if isinstance(data, Iterable) else [data]
     if rows and all(isinstance(row, Mapping) for row in rows):
         wanted = _known(dict.fromkeys(name for row in rows for name in row), role)
         return pa.table({name: [row.get(name) for row in rows] for name in wanted})
-    tuples = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
+    tuples = [_fields(row) for row in rows]
     columns = list(zip(*tuples, strict=True)) if len({len(row) for row in tuples}) == 1 else []
     kind = _kind(columns)
     if kind is None:
@@ -140,8 +140,15 @@ def _table(data: Any, role: str) -> pa.Table:
     return pa.table({name: list(column) for name, column in zip(names, columns, strict=True)})
 
 
+def _fields(row: Any) -> tuple[Any, ...]:
+    """Return the fields of a row without column names; none if it is no such row."""
+    if isinstance(row, str):
+        return (row,)
+    return tuple(row) if isinstance(row, Iterable) and not isinstance(row, Mapping) else ()
+
+
 def _kind(columns: Sequence[Sequence[Any]]) -> Kind | None:
-    """Return the kind of rows without names of columns, by their number and the last one."""
+    """Return the kind of rows without column names, by the number and types of the columns."""
     if not columns or not all(isinstance(v, str) for column in columns[:2] for v in column):
         return None
     if len(columns) < 3:

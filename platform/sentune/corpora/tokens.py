@@ -1,4 +1,4 @@
-"""Text -> token ids, once for each (corpus, tokenizer, length), cached as Parquet shards."""
+"""Tokenise corpora once for each (corpus, tokenizer, length), cached as Parquet shards."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ from sentune.io.cached_file import CachedFile, stored_manifest, upload
 from sentune.io.folders import checked_folder
 
 SHARD_ROWS = 65_536
-"""Rows of a shard. Rows are permuted within shards and shards among each other, so this is also
-how far apart in a corpus two rows of one batch can be."""
+"""Rows of a shard. Shards are permuted, and rows within each shard, so this also bounds how far
+apart in the corpus two rows of a batch usually are."""
 
 META = "tokens.json"
-"""Tells columns, shards and checksums of a folder of token shards."""
+"""Manifest of a folder of token shards: columns, sizes of shards, checksums."""
 
 Spread = Callable[[Callable[[Any], pa.Table], Iterable[Any]], Iterable[pa.Table]]
-"""What ``map`` is: the function's results for all batches, or files of them, in their order."""
+"""A function such as ``map``: yields the results for all batches, or files of them, in order."""
 
 
 class TableEncoder(Protocol):
-    """Turns record batches of one kind into tables of lists of int32, one column each.
+    """Encodes record batches of one kind as tables whose columns are lists of int32.
 
-    ``fingerprint`` is that of all that decides about the ids, but ``max_length``, the longest list.
+    Attributes:
+        fingerprint: hash of everything that determines the ids, except ``max_length``.
+        max_length: maximum length of a list.
     """
 
     fingerprint: str
     max_length: int
 
     def table(self, batch: pa.RecordBatch) -> pa.Table:
-        """As many rows as the batch has, in their order."""
+        """Return one row for each row of the batch, in order."""
 
 
 @dataclass(frozen=True)
 class Ragged:
-    """Sequences of token ids, one after the other; row r is ``ids[offsets[r]:offsets[r + 1]]``."""
+    """Concatenated sequences of token ids; row r is ``ids[offsets[r]:offsets[r + 1]]``."""
 
     ids: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
@@ -57,10 +59,12 @@ class Ragged:
 
 @dataclass(frozen=True)
 class TokenTable:
-    """The token ids of a corpus, special tokens included, without padding.
+    """The token ids of a corpus in memory, special tokens included, without padding.
 
-    ``shards`` has the rows of each shard; ``fingerprint`` names corpus, tokenizer, length and
-    shard size.
+    Attributes:
+        columns: column name -> ids of each row.
+        shards: number of rows of each shard.
+        fingerprint: identifies corpus, tokenizer, maximum length and shard size.
     """
 
     columns: dict[str, Ragged]
@@ -70,10 +74,14 @@ class TokenTable:
 
 @dataclass(frozen=True)
 class TokenFolder:
-    """A token table on disk, a Parquet file for each shard.
+    """A token table on disk, with one Parquet file per shard.
 
-    ``nbytes`` is what it takes in memory; ``files`` has name -> size and checksum; ``uri`` is that
-    of a copy in an object store, for other machines, empty where there is none.
+    Attributes:
+        path: folder of the shards.
+        columns, shards, fingerprint: as in ``TokenTable``; ``columns`` are names.
+        nbytes: bytes of the table in memory.
+        files: file name -> size and checksum.
+        uri: URI of a copy in an object store for other machines; empty if there is none.
     """
 
     path: Path
@@ -89,11 +97,11 @@ class TokenFolder:
         return self.cached(number).here()
 
     def cached(self, number: int) -> CachedFile:
-        """Return a shard as every node can open it."""
+        """Return a shard as a file that every node can open."""
         return CachedFile.of(self.path, shard_name(number), self.files, self.uri)
 
     def load(self) -> TokenTable:
-        """Return the whole table in memory; one column is there twice for a moment."""
+        """Load the whole table into memory, which briefly holds one column twice."""
         columns = {name: ragged(self._read(name)) for name in self.columns}
         return TokenTable(columns, self.shards, self.fingerprint)
 
@@ -113,17 +121,20 @@ def tokenise_batches(
     uri: str = "",
     spread: Spread = map,
 ) -> TokenFolder:
-    """Tokenises a stream of record batches into the cache, holding one shard at a time.
+    """Tokenise a stream of record batches into the cache, with one shard in memory at a time.
 
-    Where the cache has them already, and undamaged, the stream is not read. Checksums of all files
-    are compared each time; what is damaged is deleted and made again, with a warning.
+    If the cache already has the tokens, undamaged, the stream is not read. The checksums of all
+    files are compared each time. A damaged folder is created again, with a warning.
 
     Args:
-        fingerprint: of the corpus.
-        spread: encodes batches in order; ``ray_map.in_turn`` on a cluster, some at a time.
-        files: Parquet files with the same rows that every node can open: ``spread`` then gives
-            these to the workers, and the batches are left alone.
-        uri: of the cache in an object store; empty where all nodes see the cache.
+        fingerprint: fingerprint of the corpus.
+        files: Parquet files with the same rows that every node can open. If given, ``spread``
+            sends these to the workers, and ``batches`` is not read.
+        uri: URI of the cache in an object store; empty if all nodes see the cache.
+        spread: map function for encoding, such as ``ray_map.in_turn`` on a cluster.
+
+    Raises:
+        CorpusError: the corpus has no rows.
     """
     key = f"{fingerprint}-{encoder.fingerprint}-{encoder.max_length}-{shard_rows}"
 
@@ -151,7 +162,7 @@ def tokenise_batches(
 
 
 def unigram_counts(tokens: TokenFolder, column: str, size: int) -> npt.NDArray[np.int64]:
-    """[size] how often each id occurs in a column of a folder, which is read shard by shard.
+    """Count how often each id occurs in a column, [size]; reads one shard at a time.
 
     Raises:
         InvalidValue: there is no such column, or an id is not below ``size``.
@@ -163,13 +174,14 @@ def unigram_counts(tokens: TokenFolder, column: str, size: int) -> npt.NDArray[n
         part = ragged(pq.read_table(shard, columns=[column]).column(column))
         found = np.bincount(part.ids, minlength=size)
         if len(found) > size:
-            raise InvalidValue("size", size, f"the corpus has the id {len(found) - 1}")
+            fix = f"use at least {len(found)}, because the corpus has the id {len(found) - 1}"
+            raise InvalidValue("size", size, fix)
         counts += found
     return counts
 
 
 def ragged(column: pa.ChunkedArray) -> Ragged:
-    """Return a column of lists as flat ids with offsets."""
+    """Convert a column of lists to flat ids with offsets."""
     chunks = column.chunks
     lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in chunks]
     ends = np.cumsum(np.concatenate(lengths), dtype=np.int64)
@@ -178,7 +190,7 @@ def ragged(column: pa.ChunkedArray) -> Ragged:
 
 
 def shard_name(number: int) -> str:
-    """``shard-00000.parquet`` and so on, sorting by number."""
+    """Return ``shard-00000.parquet`` and so on; names sort by number."""
     return f"shard-{number:05d}.parquet"
 
 
@@ -187,7 +199,7 @@ def _encode_file(encoder: TableEncoder, file: CachedFile) -> pa.Table:
 
 
 def in_shards(tables: Iterable[pa.Table], shard_rows: int) -> Iterator[pa.Table]:
-    """Tables of ``shard_rows`` rows each, but the last, of tables of any length."""
+    """Regroup tables of any length into tables of ``shard_rows`` rows; the last may be shorter."""
     pending: list[pa.Table] = []
     rows = 0
     for table in tables:

@@ -1,9 +1,9 @@
-"""The corpora that the package makes itself, each from a seed.
+"""Built-in corpora, generated from a seed.
 
-``builtin:nli`` (premise, entailment, neutral, contradiction): ``sentences`` holds the
-words, the structured form and its English, ``moves`` and ``derive`` the logic, ``generate`` the
-stream. ``builtin:operations`` and ``builtin:scenes``: ``operations``. ``builtin:stories`` and
-``builtin:similarity``: ``stories``.
+``builtin:nli`` (premise, entailment, neutral, contradiction) has its words, structured sentences
+and their English in ``sentences``, its logic in ``moves`` and ``derive``, and its stream in
+``generate``. ``builtin:operations`` and ``builtin:scenes`` are in ``operations``,
+``builtin:stories`` and ``builtin:similarity`` in ``stories``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Sentences that a sentence entails, contradicts or leaves open, by natural logic.
+"""Derive entailed, neutral and contradicting sentences from a premise by natural logic.
 
-A step in an upward monotone slot weakens the sentence when it broadens the slot, a step in a
-downward monotone slot when it narrows it (van Benthem 1986; MacCartney and Manning 2009, "An
-extended model of natural logic"). A chain of weakenings is an entailment; what negates an
-entailed sentence contradicts the premise.
+Broadening an upward monotone slot weakens a sentence, and so does narrowing a downward monotone one
+(van Benthem 1986; MacCartney and Manning 2009, "An extended model of natural logic"). A chain of
+weakenings is an entailment. The negation of an entailed sentence contradicts the premise.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ SLOTS = (
     "nouns", "adjectives", "verbs", "place", "time", "manner", "number", "companion",
 )  # fmt: skip
 _STEPS = (2, 2, 3, 4)
-"""Most steps of a chain, drawn for each."""
+"""Maximum steps of a chain, from which one is drawn for each chain."""
 _MOST = 5
-"""The largest number in a sentence."""
+"""Largest number in a sentence."""
 
 
 def step(s: Sentence, slot: str, rng: Random, *, weaker: bool) -> Sentence | None:
-    """Weaken or strengthen a sentence strictly in one slot; ``None`` where it cannot be."""
+    """Weaken or strengthen a sentence strictly in one slot; return None if impossible."""
     if slot == "number":
         return _weaker_number(s, rng) if weaker else _stronger_number(s, rng)
     if slot == "companion" and weaker:
@@ -36,7 +35,7 @@ def step(s: Sentence, slot: str, rng: Random, *, weaker: bool) -> Sentence | Non
 
 
 def chain(s: Sentence, rng: Random, *, weaker: bool, steps: int) -> Sentence | None:
-    """One to ``steps`` steps one way; ``None`` when not even one could be made."""
+    """Make up to ``steps`` steps in one direction; return None if none was possible."""
     start = s
     for _ in range(steps):
         s = step(s, pick(rng, SLOTS), rng, weaker=weaker) or s
@@ -49,10 +48,10 @@ def entailed(premise: Sentence, rng: Random) -> Sentence | None:
 
 
 def undecided(premise: Sentence, rng: Random) -> tuple[Sentence, bool] | None:
-    """A sentence that the premise leaves open, and whether that sentence entails the premise.
+    """Return a sentence that the premise leaves open, and whether it entails the premise.
 
-    It is stronger, or stronger in one slot and weaker in others (each slot is touched once, or the
-    steps could cancel), or has another manner.
+    The sentence is stronger, or stronger in one slot and weaker in others, or has another manner.
+    No slot is changed twice, because the steps could cancel.
     """
     turn = rng.random()
     if turn < 0.45:
@@ -72,10 +71,10 @@ def undecided(premise: Sentence, rng: Random) -> tuple[Sentence, bool] | None:
 
 
 def contradicted(premise: Sentence, rng: Random) -> Sentence | None:
-    """Return a sentence that cannot be true together with the premise.
+    """Return a sentence that contradicts the premise.
 
-    Either the negation of something that the premise entails, or a sentence that gives the
-    scene another sort of doing, place, time, number or the opposite quality.
+    It negates an entailment of the premise, or gives the scene another kind of activity, place,
+    time or number, or the opposite quality.
     """
     positive = premise.subject_upward and not premise.negated
     if positive and rng.random() < 0.65:
@@ -120,9 +119,9 @@ def _with_companion(s: Sentence, rng: Random) -> Sentence | None:
 
 
 def _negation(s: Sentence, rng: Random) -> Sentence | None:
-    """What is true exactly when ``s`` is not (where ``s`` has a negation in one sentence).
+    """Return the negation of ``s``, or None if one sentence cannot express it.
 
-    Of a counted sentence: the negation of something that it entails.
+    For a counted sentence, the result is the negation of a sentence that it entails.
     """
     s, kind = s._replace(companion=None), s.determiner
     if kind is Determiner.SOME and s.negated:
@@ -143,7 +142,7 @@ def _negation(s: Sentence, rng: Random) -> Sentence | None:
 
 
 def _excluded(s: Sentence, rng: Random) -> Sentence | None:
-    """Another sort in one slot; other slots may change either way, which keeps the exclusion."""
+    """Replace one slot by an excluded value, and change other slots in either direction."""
     slot = pick(rng, ("adjectives", "verbs", "verbs", "place", "time", "number"))
     result: Sentence | None = None
     if slot == "adjectives" and s.adjectives:
@@ -164,7 +163,7 @@ def _excluded(s: Sentence, rng: Random) -> Sentence | None:
 
 @cache
 def _apart(term: Term) -> tuple[Term, ...]:
-    """Return the terms of the same tree that share nothing with this one but, at most, the root."""
+    """Return the unrelated terms of the tree that share at most the root as an ancestor."""
     near = {term, *term.ancestors} - {term.root}
     return tuple(
         other for other in term.tree if not other.related(term) and near.isdisjoint(other.ancestors)
@@ -172,7 +171,7 @@ def _apart(term: Term) -> tuple[Term, ...]:
 
 
 def _elsewhere(s: Sentence, slot: str, rng: Random) -> Sentence:
-    """At most two steps, either way, in slots other than the given one."""
+    """Make at most two steps, in either direction, in slots other than ``slot``."""
     for other in rng.sample(SLOTS, 2):
         if other != slot and rng.random() < 0.6:
             s = step(s, other, rng, weaker=rng.random() < 0.5) or s

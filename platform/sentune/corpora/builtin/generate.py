@@ -1,4 +1,4 @@
-"""The seeded stream of premises with an entailment, a neutral and a contradiction each."""
+"""Generate premises, each with an entailment, a neutral and a contradicting hypothesis."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ DETERMINERS = {
     Determiner.EVERY: 0.06,
 }
 NEGATED = 0.10
-"""Share of "is not" among sentences with "a"."""
+"""Share of negated sentences ("is not") among those with "a"."""
 
 _TRIES = 8
 _SLACK = 10
-"""How much more often one relation of lengths may occur than another. A premise that can only
-be followed by what there is too much of is drawn again."""
+"""Maximum difference between the counts of two relations of lengths (hypothesis shorter, equal,
+longer). A premise that exceeds it is drawn again."""
 _NEUTRAL_DRAWS = 20
 _PATIENCE = 2_000
-"""Premises drawn in vain, one after the other, after which a split has nothing new to say."""
+"""Consecutive rejected premises after which a split counts as exhausted."""
 
 
 class Derivation(NamedTuple):
@@ -52,20 +52,20 @@ class Derivation(NamedTuple):
 
 
 def triplets(split: str, seed: int) -> Iterator[tuple[str, str, str]]:
-    """The texts of the groups without their neutral sentences, at two thirds of the cost."""
+    """Yield the texts of ``derivations`` without neutral sentences, at two thirds of the cost."""
     for premise, entailment, contradiction in _triplets(split, seed):
         yield premise.text(), entailment.text(), contradiction.text()
 
 
 def derivations(split: str, seed: int) -> Iterator[Derivation]:
-    """Endless derivations of a split (``train``, ``dev`` or ``test``).
+    """Yield derivations of a split (``train``, ``dev`` or ``test``).
 
-    No sentence of train has a combination of noun and verb of dev or test, and every premise of
-    these has one. Hypotheses are longer, equally long and shorter equally often, for each
-    determiner and label apart.
+    Each combination of noun and verb belongs to one split. No sentence of train has a combination
+    of dev or test, and every premise of dev and test has one. For each determiner and label,
+    hypotheses are longer, equally long and shorter equally often.
 
-    A group is left out where so little is stronger than its premise ("a miserable tiny freshman
-    is not in motion") that no neutral sentence was found: one in 30,000.
+    One group in 30,000 is left out, because no neutral sentence is found for its premise ("a
+    miserable tiny freshman is not in motion").
     """
     rng = Random(f"builtin:nli {split} {seed} neutral")
     balance = _Balance(split, rng)
@@ -96,7 +96,7 @@ def _triplets(split: str, seed: int) -> Iterator[tuple[Sentence, Sentence, Sente
 
 
 class _Balance:
-    """Draws hypotheses, preferring the relation of lengths that was rarest so far."""
+    """Draws hypotheses and prefers the relation of lengths that is rarest so far."""
 
     def __init__(self, split: str, rng: Random) -> None:
         self._train, self._rng = split == "train", rng
@@ -105,7 +105,7 @@ class _Balance:
     def draw(
         self, label: str, premise: Sentence, derived: Derived, slack: int = _SLACK
     ) -> tuple[Sentence, bool] | None:
-        """A hypothesis, or ``None`` where only what there is ``slack`` too much of was drawn."""
+        """Return a hypothesis, or None if its relation of lengths is too frequent (``slack``)."""
         kind, length = premise.determiner, premise.words()
         tallies = [self._tallies[label, kind, relation] for relation in (-1, 0, 1)]
         best: tuple[Sentence, bool] | None = None
@@ -162,7 +162,7 @@ def _premise(split: str, rng: Random) -> Sentence:
 
 
 def _joined(s: Sentence, split: str, rng: Random) -> Sentence:
-    """Now and then a second noun or verb."""
+    """Return the sentence, sometimes with a second noun or verb."""
     turn, joined = rng.random(), None
     if turn < 0.12:
         joined = derive.step(s, "companion", rng, weaker=False)
@@ -180,7 +180,7 @@ def _framed(s: Sentence, rng: Random) -> Sentence:
 
 
 def _seen(s: Sentence) -> bool:
-    """Return whether every combination in the sentence is one of train's."""
+    """Return whether every combination of noun and verb in the sentence belongs to train."""
     nouns = s.nouns if s.companion is None else (*s.nouns, s.companion)
     return all(_SPLITS[n.key][v.key] == "train" for n, v in product(nouns, s.verbs))
 

@@ -1,9 +1,9 @@
-"""Steps between structured sentences, one slot (field) at a time.
+"""Broaden or narrow one slot (field) of a structured sentence.
 
-``broaden`` lets a slot cover more (poodle -> dog, "in a kitchen" -> nothing, "running" ->
-"running or napping"), ``narrow`` lets it cover less. Whether that weakens or strengthens the
-sentence is a matter of monotonicity (``derive``): in "no dog is running" both arguments are
-downward monotone, so narrowing weakens.
+``broaden`` makes a slot more general (poodle -> dog, "in a kitchen" -> nothing, "running" ->
+"running or napping"), ``narrow`` makes it more specific. Whether that weakens or strengthens the
+sentence depends on monotonicity (see ``derive``): in "no dog is running" both arguments are
+downward monotone, so narrowing weakens it.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _DISJOINABLE = (Determiner.SOME, Determiner.NO, Determiner.EVERY)
 
 
 def pick(rng: Random, items: Sequence[Item]) -> Item:
-    """Return a random item (``Random.choice`` at a third of its cost)."""
+    """Return a random item, at a third of the cost of ``Random.choice``."""
     return items[int(rng.random() * len(items))]
 
 
 def split_of_text(text: str) -> str:
-    """Return the split of a combination: one in ten is dev's, one in ten test's."""
+    """Return the split of a text by its hash: one in ten is dev, one in ten test."""
     return {0: "dev", 1: "test"}.get(crc32(text.encode()) % 10, "train")
 
 
 def broaden(s: Sentence, slot: str, rng: Random) -> Sentence | None:
-    """Return the sentence with a slot that covers more; ``None`` where there is nothing more.
+    """Return the sentence with a more general slot, or None if there is none.
 
-    A more general noun or verb, or one more behind "or"; a weaker adjective, a larger place, a
-    longer time, or none at all.
+    A noun or verb becomes more general or gets an alternative with "or". An adjective becomes
+    weaker, a place larger, a time longer, or it is dropped.
     """
     value: Any = getattr(s, slot)
     new: Any
@@ -66,10 +66,10 @@ def broaden(s: Sentence, slot: str, rng: Random) -> Sentence | None:
 
 
 def narrow(s: Sentence, slot: str, rng: Random) -> Sentence | None:
-    """Return the sentence with a slot that covers less; ``None`` where there is nothing less.
+    """Return the sentence with a more specific slot, or None if there is none.
 
-    A more specific noun or verb, or only one of two; a stronger adjective, or one more; a smaller
-    place, a shorter time, or any place, time or manner where there was none.
+    A noun or verb becomes more specific or loses its alternative. An adjective becomes stronger or
+    is added. A place becomes smaller, a time shorter, or a missing place, time or manner is added.
     """
     if slot == "adjectives":
         return _narrow_adjectives(s, rng)
@@ -100,7 +100,7 @@ def _narrow_adjectives(s: Sentence, rng: Random) -> Sentence | None:
 
 
 def _joinable(s: Sentence, slot: str) -> bool:
-    """Whether a term of the slot may get another one behind "or"."""
+    """Return whether a term of the slot may get an alternative with "or"."""
     if slot == "verbs":
         return not s.negated
     return s.determiner in _DISJOINABLE and not (s.adjectives or s.companion or s.negated)
@@ -112,7 +112,7 @@ def _joined(term: Term, rng: Random) -> tuple[Term, Term]:
 
 
 def _raised(terms: tuple[Term, ...], rng: Random) -> tuple[Term, ...] | None:
-    """One of the terms made more general; two terms stay unrelated."""
+    """Make one of the terms more general; two terms stay unrelated."""
     place = int(rng.random() * len(terms))
     rest = terms[:place] + terms[place + 1 :]
     higher = [a for a in terms[place].ancestors if not any(a.covers(other) for other in rest)]
@@ -122,7 +122,7 @@ def _raised(terms: tuple[Term, ...], rng: Random) -> tuple[Term, ...] | None:
 
 
 def _lowered(terms: tuple[Term, ...], rng: Random) -> tuple[Term, ...] | None:
-    """One of the terms made more specific, or one of two dropped."""
+    """Make one of the terms more specific, or drop one of two."""
     place = int(rng.random() * len(terms))
     if len(terms) > 1 and rng.random() < 0.5:
         return (terms[place],)
@@ -131,7 +131,7 @@ def _lowered(terms: tuple[Term, ...], rng: Random) -> tuple[Term, ...] | None:
 
 
 def _below(term: Term, rng: Random) -> Term | None:
-    """Return a child, or one of the terms below it."""
+    """Return a random term below ``term``, or None for a leaf."""
     if not term.children:
         return None
     child = pick(rng, term.children)
@@ -139,5 +139,5 @@ def _below(term: Term, rng: Random) -> Term | None:
 
 
 def _raised_or_dropped(term: Term, rng: Random) -> Term | None:
-    """One of the more general terms, or ``None``: no restriction at all."""
+    """Return a more general term, or None for no restriction."""
     return None if rng.random() < 0.4 or not term.ancestors else pick(rng, term.ancestors)

@@ -1,35 +1,34 @@
-"""``builtin:operations``: sentence operations of which each has one right answer.
+"""``builtin:operations``: sentence operations with one right answer each.
 
-A scene is a person who did something to a thing, and did something else at a place. Three forms of
-sentence tell of it, with a fixed order of slots, and with words that belong to one slot only::
+A scene is a subject that did something to a thing, and did something else at a place. Three forms
+of sentences describe it, with a fixed order of slots, and with words that belong to one slot only::
 
     deed   the [small] dog [quickly] chased the [red] ball [in the garden]     5 to 9 words
     act    the [small] dog [quickly] slept in the garden                       6 to 8 words
     both   the [small] dog chased the [red] ball and slept in the garden       10 to 12 words
 
 Fusion:
-    deed + act -> both. The three tell of the same scene: the adjectives are those of the parts,
-    the subject is told once; there is neither an adverb nor a place of the deed.
+    deed + act -> both. The three describe the same scene: "both" has the adjectives of the parts
+    and the subject once. There is neither an adverb nor a place of the deed.
 Difference:
     both - deed -> act and both - act -> deed, equally often.
 Compression:
-    deed (two parts in three) or both -> who did what to which thing: "the dog chased the ball".
-    Dropped are adjectives, the adverb, the place and the act. Nothing is left to drop from the
-    result, and in every row there was something.
+    deed (in two of three rows) or both -> subject, deed and thing: "the dog chased the ball".
+    Adjectives, the adverb, the place and the act are dropped. In every row something is dropped.
 Reconstruction:
     each of the three forms equally often, unchanged.
 
 A deed has at most two of its four modifiers. Of the 6,000 combinations of subject, deed and thing,
 and of the 3,600 of subject, act and place, one in ten belongs to dev and one in ten to test. All
-that a sentence tells belongs to its split, so that no sentence is in two splits.
+combinations in a sentence belong to its split, so that splits share no sentence.
 
-What a score is worth, as ROUGE-1 on dev: the right answer of another row has 48 (fusion), 38
-(difference), 44 (compression) and 38 (reconstruction), for the little words are the same
-everywhere; the first sentence, left as it is, has 70, 72, 75 and 100.
+Baselines, as ROUGE-1 on dev: the right answer of another row has 48 (fusion), 38 (difference), 44
+(compression) and 38 (reconstruction), because all sentences share function words. The first
+sentence, copied, has 70, 72, 75 and 100.
 
-``builtin:scenes`` are pairs of such sentences. Their score is 5 times the share of slots (subject,
-deed, thing, act, place) that the two tell alike: twice the equal ones over all that both tell
-(Dice). Adjectives, adverbs and the place of a deed do not count.
+``builtin:scenes`` are pairs of such sentences. Their score is 5 times the Dice coefficient of the
+slots (subject, deed, thing, act, place): twice the number of equal slots over the number of slots
+in both sentences. Adjectives, adverbs and the place of a deed do not count.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from sentune.corpora.builtin.moves import pick, split_of_text
 from sentune.corpora.schema import OPERATIONS
 
 Row = tuple[str, str, str | None, str]
-"""Operation, first sentence, second sentence (``None`` where there is none), right answer."""
+"""Operation, first sentence, second sentence or None, right answer."""
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -75,13 +74,13 @@ MOST_MODIFIERS = 2
 _MODIFIERS = ("adjective", "adverb", "look", "where")
 _MODIFIED = [
     chosen for n in range(MOST_MODIFIERS + 1) for chosen in combinations(_MODIFIERS, n)
-]  # the first is the empty one
+]  # the first one is empty
 _PATIENCE = 2_000
-"""Rows drawn in vain, one after the other, after which a split has nothing new to say."""
+"""Consecutive rejected rows after which a split counts as exhausted."""
 
 
 def operations(split: str, seed: int, chosen: Sequence[str] = OPERATIONS) -> Iterator[Row]:
-    """Yield distinct rows of a split, the operations in turn; the same for the same arguments."""
+    """Yield distinct rows of a split, taking the operations in turn; deterministic."""
     rng = Random(f"builtin:operations {split} {seed}")
     seen: set[Row] = set()
     for operation in cycle(chosen):
@@ -99,7 +98,7 @@ def split_of(*words: str) -> str:
 
 
 class Scene(NamedTuple):
-    """What sentences tell of; a modifier is empty where it is not told."""
+    """The content of sentences; a modifier is empty if it is not mentioned."""
 
     subject: str
     deed: str
@@ -109,10 +108,10 @@ class Scene(NamedTuple):
     adjective: str = ""
     adverb: str = ""
     look: str = ""
-    where: str = ""  # the deed was done
+    where: str = ""  # place of the deed
 
     def told(self, form: str) -> str:
-        """Return the scene told as ``deed``, ``act`` or ``both``."""
+        """Return the sentence of the form ``deed``, ``act`` or ``both``."""
         who = ("the", self.adjective, self.subject)
         deed = (self.deed, "the", self.look, self.thing)
         act = (self.act, "in the", self.place)
@@ -145,7 +144,7 @@ def reworded(plain: Scene, rng: Random) -> Scene:
 
 
 def _with_adjectives(scene: Scene, rng: Random) -> Scene:
-    """Each of the two adjectives in every second scene."""
+    """Return the scene with each of the two adjectives with probability 1/2."""
     return _modified(scene, [n for n in ("adjective", "look") if rng.random() < 0.5], rng)
 
 
@@ -191,11 +190,11 @@ TOLD = {
     "act": ("subject", "act", "place"),
     "both": ("subject", "deed", "thing", "act", "place"),
 }
-"""Form of a sentence -> the slots that it tells."""
+"""Form of a sentence -> its slots."""
 
 
 def scene_pairs(split: str, seed: int) -> Iterator[tuple[str, str, float]]:
-    """Endless (sentence, sentence, score from 0 to 5); the same for the same split and seed."""
+    """Yield (sentence, sentence, score from 0 to 5) endlessly; deterministic."""
     rng = Random(f"builtin:scenes {split} {seed}")
     while True:
         first = draw_scene(split, rng)
@@ -207,14 +206,14 @@ def scene_pairs(split: str, seed: int) -> Iterator[tuple[str, str, float]]:
 
 
 def score(first: Scene, second: Scene, form: str, other: str) -> float:
-    """5 times the Dice share of the slots that both forms tell alike."""
+    """Return 5 times the Dice coefficient of the slots of the two sentences."""
     told = TOLD[form], TOLD[other]
     alike = [n for n in told[0] if n in told[1] and getattr(first, n) == getattr(second, n)]
     return 10 * len(alike) / (len(told[0]) + len(told[1]))
 
 
 def _near_scene(scene: Scene, split: str, rng: Random) -> Scene:
-    """Another scene of the split that shares some slots, from none to all."""
+    """Return a scene of the split that shares some slots, from none to all."""
     kept = [name for name in TOLD["both"] if rng.random() < rng.random()]
     while True:
         other = draw_scene(split, rng)._replace(**{name: getattr(scene, name) for name in kept})

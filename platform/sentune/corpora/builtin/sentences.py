@@ -1,8 +1,8 @@
-"""The words of ``builtin:nli``, the structured form of a sentence, and its English.
+"""Vocabulary and structured sentences of ``builtin:nli``, and their English text.
 
-Words stand in trees of terms from general to specific, or are antonyms. A general term is sometimes
-longer than a specific one ("poodle", "four-legged animal"), sometimes shorter ("golden retriever",
-"dog"), so that length says nothing about generality.
+Words are trees of terms from general to specific, or antonyms. A general term may be longer than a
+specific one ("poodle", "four-legged animal") or shorter ("golden retriever", "dog"), so that length
+does not indicate generality.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from typing import NamedTuple
 
 @dataclass(eq=False)
 class Term:
-    """A word or phrase in a tree, as it stands in a sentence (singular; ``-ing`` form of a verb).
+    """A word or phrase in a tree of terms.
 
-    The parent is the next more general term, the children are more specific ones; ``tree`` has all
-    terms, each before its children.
+    Attributes:
+        text: as in a sentence, in singular or in the ``-ing`` form.
+        parent: the next more general term.
+        tree: all terms of the tree, each before its children.
+        children: the next more specific terms.
     """
 
     text: str
@@ -32,7 +35,7 @@ class Term:
             () if self.parent is None else (self.parent, *self.parent.ancestors)
         )
         self.root: Term = self.ancestors[-1] if self.ancestors else self
-        self.key = len(self.tree)  # number in the tree
+        self.key = len(self.tree)  # index in the tree
         self.tree.append(self)
         if self.parent is not None:
             self.parent.children.append(self)
@@ -46,16 +49,16 @@ class Term:
         return tuple(other for other in self.tree if not self.related(other))
 
     def covers(self, other: Term) -> bool:
-        """Return whether every ``other`` is one of these."""
+        """Return whether ``other`` is this term or more specific."""
         return other is self or self in other.ancestors
 
     def related(self, other: Term) -> bool:
-        """Return whether one covers the other."""
+        """Return whether one of the terms covers the other."""
         return self.covers(other) or other.covers(self)
 
 
 def _grow(text: str) -> list[Term]:
-    """Return the terms of an indented list, each before its children, leaves behind a colon."""
+    """Parse an indented list of terms, with leaves behind a colon; parents come first."""
     terms: list[Term] = []
     branch: list[Term] = []
     for line in dedent(text).strip().splitlines():
@@ -152,7 +155,7 @@ SCALES = (
     ("", "strong", "mighty", "feeble", "weak"),
     ("", "pretty", "gorgeous", "hideous", "ugly"),
 )
-"""Antonyms, each with its stronger form, by their degree: 1 big, 2 huge, -1 small, -2 tiny."""
+"""Scales of antonyms, indexed by degree: 1 big, 2 huge, -1 small, -2 tiny."""
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five")
 
@@ -165,7 +168,7 @@ def plural(noun: str) -> str:
 
 
 class Determiner(StrEnum):
-    """How many. Members differ in which way their two arguments are monotone."""
+    """The determiner of the subject, on which the monotonicity of both arguments depends."""
 
     SOME = "a"
     EXACTLY = "exactly"
@@ -176,7 +179,7 @@ class Determiner(StrEnum):
 
 
 class Frame(Enum):
-    """The order of the parts, which changes nothing in meaning."""
+    """The order of a sentence's parts, which does not change its meaning."""
 
     PLAIN = 0  # a poodle is sprinting in a kitchen at dawn
     FRONTED = 1  # in a kitchen at dawn a poodle is sprinting
@@ -184,20 +187,21 @@ class Frame(Enum):
 
 
 class Sentence(NamedTuple):
-    """A sentence about a scene.
+    """A structured sentence about a scene.
 
-    A scene has at most one group of animals and one of people, each of one sort, and one thing
-    that they all do. As in SNLI, premise and hypothesis tell of the same event, which makes "a
-    poodle is running" and "a dog is sleeping" a contradiction.
+    A scene has at most one group of animals and one of people, each of one kind, and one activity
+    of them all. As in SNLI, premise and hypothesis describe the same event, so that "a poodle is
+    running" and "a dog is sleeping" contradict each other.
 
     Attributes:
-        determiner: how many of the subject.
+        determiner: determiner of the subject.
         nouns, verbs: one of each, or two joined by "or".
-        number: of EXACTLY, AT_LEAST and AT_MOST.
-        adjectives: (scale, degree) of the subject, at most one of each scale.
-        companion: another noun, joined by "and" (after SOME only).
-        negated: "is not" (after SOME only).
-        place, time, manner: modifiers of what is done.
+        number: number with EXACTLY, AT_LEAST and AT_MOST.
+        adjectives: (scale, degree) of the subject's adjectives, at most one of each scale.
+        companion: another noun, joined by "and" (with SOME only).
+        negated: whether the verb is negated by "is not" (with SOME only).
+        place, time, manner: modifiers of the verb.
+        frame: order of the parts.
     """
 
     determiner: Determiner
@@ -214,16 +218,16 @@ class Sentence(NamedTuple):
 
     @property
     def subject_upward(self) -> bool:
-        """Whether a more general subject makes a weaker sentence."""
+        """Whether a more general subject makes the sentence weaker."""
         return self.determiner in _UPWARD_SUBJECT
 
     @property
     def predicate_upward(self) -> bool:
-        """Whether a more general predicate makes a weaker sentence."""
+        """Whether a more general predicate makes the sentence weaker."""
         return self.determiner in _UPWARD_PREDICATE and not self.negated
 
     def frames(self) -> tuple[Frame, ...]:
-        """Return the frames in which this sentence is English and has one reading."""
+        """Return the frames in which the sentence is grammatical and unambiguous."""
         if self.negated or self.determiner is Determiner.EVERY:
             return (Frame.PLAIN,)
         if self.place is None and self.time is None:

@@ -1,15 +1,14 @@
-"""``builtin:stories``: little stories whose sentences are about one thing.
+"""``builtin:stories``: short stories, each about one topic.
 
-What comes next can be told from the topic, from who acts and from what is acted on, hardly from
-the words themselves: each sentence draws anew which word of a concept it uses.
+The next sentence can be predicted from topic, actor and object, but hardly from the words, because
+each sentence draws which word of a concept it uses.
 
-``builtin:similarity`` are pairs of such sentences, scored by what they share. Where two say the
-same, they mostly use the other word for it; where they have nothing in common, they often share
-order, details and function words: overlap of words says less than knowing which belong together.
+``builtin:similarity`` are pairs of such sentences, scored by the concepts that they share. Shared
+concepts mostly use different words, and unrelated sentences often share word order, details and
+function words. Overlap of words is therefore a poor predictor of the score.
 
-The words are topics with who acts in them, on what and where. A concept is a pair of words that
-stand for each other; in life some of them only resemble each other, in these stories nothing tells
-them apart.
+The vocabulary consists of topics with their actors, places, activities and objects. A concept is a
+pair of words that the stories use as synonyms, even if they are only similar in real language.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ Concept = tuple[str, str]
 
 
 class Activity(NamedTuple):
-    """What is done, and to what it can be done."""
+    """A verb and its possible objects."""
 
     verb: Concept
     objects: tuple[Concept, ...]
 
 
 class Topic(NamedTuple):
-    """A part of life with words of its own; no content word belongs to two topics."""
+    """A topic with its vocabulary; no content word belongs to two topics."""
 
     name: str
     actors: tuple[Concept, ...]
@@ -43,7 +42,7 @@ class Topic(NamedTuple):
 
 
 def _topic(name: str, actors: str, places: str, *activities: str) -> Topic:
-    """Pairs are written ``a/b`` with commas between them, an activity ``verb: objects``."""
+    """Parse a topic: concepts are written ``a/b`` with commas between, activities ``verb: a/b``."""
     made = [line.partition(":") for line in activities]
     return Topic(
         name,
@@ -160,26 +159,26 @@ TOPICS = tuple(_topic(*block.splitlines()) for block in _TOPICS.strip().split("\
 PEOPLE: tuple[Concept, ...] = (
     ("man", "gentleman"), ("woman", "lady"), ("boy", "lad"), ("girl", "lass"),
 )  # fmt: skip
-"""Those who may act in any topic."""
+"""Actors of all topics."""
 
 TIMES = ("in the morning", "after noon", "in the evening", "today", "all day")
 MANNERS = ("slowly", "quietly", "gladly", "again", "carefully")
 ADJECTIVES = ("old", "young", "tall", "tired", "happy", "busy")
 
 SHORTEST, LONGEST = 4, 8
-"""Sentences of a story."""
+"""Minimum and maximum number of sentences of a story."""
 
 _ELSEWHERE = 0.2
-"""Share of pairs about two topics."""
+"""Share of pairs from two topics."""
 
 _OTHER_WORD = 0.75
-"""How often what is shared is said by the other word for it."""
+"""Probability that the second sentence uses the other word of a shared concept."""
 
 _FRAMES = ("plain", "fronted", "existential")
 
 
 class Meaning(NamedTuple):
-    """What a sentence says, but for details that matter to no other."""
+    """The meaning of a sentence: the concepts that count for similarity."""
 
     topic: Topic
     actor: Concept
@@ -189,35 +188,35 @@ class Meaning(NamedTuple):
 
 
 class Wording(NamedTuple):
-    """How a sentence says it; the details may occur in every topic."""
+    """The wording of a meaning: chosen words, order and details that occur in all topics."""
 
-    words: tuple[int, ...]  # of actor, verb, thing and place, which of the two
-    frame: str  # order of the parts; changes nothing in meaning
+    words: tuple[int, ...]  # index (0 or 1) of the word for actor, verb, thing and place
+    frame: str  # order of the parts, which does not change the meaning
     adjective: str | None
     manner: str | None
     time: str | None
 
 
 def stories(split: str, seed: int) -> Iterator[list[str]]:
-    """Endless stories, each a list of sentences; the same for the same split and seed."""
+    """Yield stories endlessly, each a list of sentences; deterministic."""
     rng = Random(f"builtin:stories {split} {seed}")
     while True:
         yield _story(rng)
 
 
 def adjacent(split: str, seed: int) -> Iterator[tuple[str, str]]:
-    """Endless pairs of a sentence and the one that follows it in its story."""
+    """Yield pairs of a sentence and the next one in its story endlessly."""
     for story in stories(split, seed):
         yield from pairwise(story)
 
 
 def draw_actor(topic: Topic, rng: Random) -> Concept:
-    """Someone of the topic, or in two of five cases one of those who may act in any."""
+    """Draw an actor of the topic, or with probability 0.4 one of ``PEOPLE``."""
     return pick(rng, topic.actors if rng.random() < 0.6 else PEOPLE)
 
 
 def draw_wording(rng: Random) -> Wording:
-    """Any way of saying something."""
+    """Draw a random wording."""
     return Wording(
         words=tuple(int(rng.random() * 2) for _ in range(4)),
         frame=pick(rng, _FRAMES),
@@ -255,7 +254,7 @@ def _story(rng: Random) -> list[str]:
 def _next(
     topic: Topic, cast: tuple[Concept, Concept], plot: list[Activity], place: Concept, rng: Random
 ) -> Meaning:
-    """Mostly the first of the cast, doing one of the two things that the story is about."""
+    """Draw the meaning of the next sentence, mostly of the first actor and the story's plot."""
     activity = pick(rng, plot if rng.random() < 0.8 else topic.activities)
     return Meaning(
         topic=topic,
@@ -267,7 +266,7 @@ def _next(
 
 
 def story_pairs(split: str, seed: int) -> Iterator[tuple[str, str, float]]:
-    """Endless (sentence, sentence, score from 0 to 5); the same for the same split and seed.
+    """Yield (sentence, sentence, score from 0 to 5) endlessly; deterministic.
 
     Each meaning belongs to one split, so that splits share no sentence, whatever their seeds.
     """
@@ -282,10 +281,10 @@ def story_pairs(split: str, seed: int) -> Iterator[tuple[str, str, float]]:
 
 
 def score(first: Meaning, second: Meaning) -> float:
-    """Similarity from 0 to 5, in steps of a half.
+    """Return the similarity of two meanings, from 0 to 5 in steps of 0.5.
 
-    1 for the topic, 1 each for who acts and what is done, 1.5 for what it is done to, 0.5 for the
-    place (that neither names one is the same place); in two topics 0.5 for the same person.
+    Within a topic, the score is 1, plus 1 each for the same actor and verb, 1.5 for the same object
+    and 0.5 for the same place (or none in both). Across topics, it is 0.5 for the same actor.
     """
     actor = first.actor == second.actor
     if first.topic != second.topic:
@@ -295,13 +294,13 @@ def score(first: Meaning, second: Meaning) -> float:
 
 
 def split_of(meaning: Meaning) -> str:
-    """Return the split to which actor, verb and thing belong together."""
+    """Return the split of a meaning, which depends on actor, verb and thing together."""
     key = f"{meaning.actor[0]}|{meaning.verb[0]}|{meaning.thing[0]}"
     return SPLITS[crc32(key.encode()) % len(SPLITS)]
 
 
 def _meaning(topic: Topic, split: str, rng: Random) -> Meaning:
-    """Any meaning of the split in a topic."""
+    """Draw a meaning of the split within a topic."""
     while True:
         activity = pick(rng, topic.activities)
         place = pick(rng, topic.places) if rng.random() < 0.5 else None
@@ -313,7 +312,7 @@ def _meaning(topic: Topic, split: str, rng: Random) -> Meaning:
 
 
 def _second(first: Meaning, split: str, rng: Random) -> Meaning:
-    """Return a meaning that shares nothing, everything or something with the first."""
+    """Draw a meaning that shares none, some or all concepts with ``first``."""
     if rng.random() < _ELSEWHERE:
         return _meaning(pick(rng, [t for t in TOPICS if t != first.topic]), split, rng)
     while True:
@@ -329,7 +328,7 @@ def _second(first: Meaning, split: str, rng: Random) -> Meaning:
 
 
 def _reworded(first: Meaning, second: Meaning, wording: Wording, rng: Random) -> Wording:
-    """Other words for what is shared, and half of the time the same order and details."""
+    """Draw the second wording: mostly other words for shared concepts, often the same details."""
     base = wording if rng.random() < 0.5 else draw_wording(rng)
     words = tuple(
         1 - said if here == there and rng.random() < _OTHER_WORD else int(rng.random() * 2)

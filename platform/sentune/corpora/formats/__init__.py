@@ -1,4 +1,4 @@
-"""Formats -> Arrow tables: every corpus enters here, named ``FORMAT:PATH?key=value&...``."""
+"""Read corpora of all formats, named ``FORMAT:PATH?key=value&...``, as Arrow tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parquet: prepared folders, and any file that has the columns of a kind."""
+"""The format ``parquet``: prepared folders, and any files with the columns of a kind."""
 
 from __future__ import annotations
 
@@ -25,33 +25,34 @@ from sentune.corpora.formats.reading import (
 )
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import SCHEMAS, SPLITS, Kind
-from sentune.errors import CorpusError, InvalidValue
+from sentune.errors import CorpusError, InvalidValue, first_line
 from sentune.io.bounded_read import check_regular
 from sentune.io.checksums import checksum
 from sentune.io.folders import checked_manifest
 from sentune.io.object_store import files_at
 
 MANIFEST = "manifest.json"
-"""Tells kind, shards and checksums of a folder that ``prepare`` wrote."""
+"""Manifest of a folder that ``prepare`` wrote: kind, shards and checksums."""
 
 _PAGES = 1 << 20
-"""Bytes of a column that are read at a time; a file may be one row group of any length."""
+"""Bytes of a column that are read at a time, because a row group may have any size."""
 
 NO_LABEL = ("-", "-1")
-"""What pairs without a label have in its place: signs of SNLI and of ``datasets``."""
+"""Values that stand for a missing label in SNLI and in ``datasets``."""
 
 _AGAIN = "delete the folder and prepare the corpus again"
 
 
 def readers(spec: Spec) -> Readers:
-    """Return the kind of a prepared folder; of any other, the kinds whose columns it has."""
+    """Return the reader of a prepared folder's kind, or of all kinds whose columns a file has."""
     if (manifest := _manifest(spec.path)) is not None:
         kind = Kind(manifest["kind"])
         return {kind: partial(_read, kind)}
     with _opened(files(spec.path)[0]) as file:
         names = set(file.schema_arrow.names)
     if not (kinds := kinds_with(names)):
-        fix = f"name its columns ({', '.join(sorted(names))}) as a kind's: premise, hypothesis, ..."
+        found = ", ".join(sorted(names))
+        fix = f"rename its columns ({found}) to those of a kind, such as premise, hypothesis, label"
         raise InvalidValue(FIELD, spec.text, fix)
     return {kind: partial(_read, kind) for kind in kinds}
 
@@ -59,7 +60,8 @@ def readers(spec: Spec) -> Readers:
 def kinds_with(names: Set[str]) -> tuple[Kind, ...]:
     """Return the kinds whose required columns are among ``names``.
 
-    Conditioned pairs are neither scored nor related: without it their scores mean nothing.
+    Conditioned pairs are not offered as scored or related pairs, because their scores are
+    meaningless without the condition.
     """
     kinds = tuple(kind for kind in Kind if _required(kind) <= names)
     if Kind.CONDITIONED_PAIRS in kinds:
@@ -68,14 +70,15 @@ def kinds_with(names: Set[str]) -> tuple[Kind, ...]:
 
 
 def shard_name(number: int) -> str:
-    """Return the name of a shard of a prepared folder."""
+    """Return the file name of a shard of a prepared folder."""
     return f"part-{number:05d}.parquet"
 
 
 def files(path: str) -> list[str]:
-    """Return the Parquet files of a folder in the order of their names, or the one file itself.
+    """Return the Parquet files of a folder, sorted by name and without hidden ones, or the file.
 
-    Names that begin with a dot are left out.
+    Raises:
+        CorpusError: there is no Parquet file.
     """
     system, root = files_at(path)
     if system.isdir(root):
@@ -84,12 +87,12 @@ def files(path: str) -> list[str]:
     else:
         found = [root] if system.exists(root) else []
     if not found:
-        raise CorpusError(path, "there is no Parquet file")
+        raise CorpusError(path, "there is no Parquet file; check the path")
     return [system.unstrip_protocol(name) for name in found]
 
 
 def row(kind: Kind, fields: Mapping[str, object]) -> Row:
-    """Check the fields of a row and bring them into the order of the kind's schema."""
+    """Check the fields of a row and return them in the order of the kind's schema."""
     if kind is Kind.OPERATIONS:
         return operation_row(fields)
     return tuple(_value(kind, column, fields.get(column.name)) for column in SCHEMAS[kind])
@@ -98,7 +101,7 @@ def row(kind: Kind, fields: Mapping[str, object]) -> Row:
 def rows_of(
     kind: Kind, examples: Iterable[Mapping[str, object]], path: str, log: Log
 ) -> Iterator[Row]:
-    """Yield the rows of examples; the line of a bad one is its number, from 1."""
+    """Yield the checked rows of examples; the line of a bad row is its number, from 1."""
     for line, fields in enumerate(examples, start=1):
         log.counts["read"] += 1
         if kind is Kind.LABELLED_PAIRS and str(fields.get("label")) in NO_LABEL:
@@ -119,7 +122,7 @@ def _value(kind: Kind, column: pa.Field, value: object) -> object:
 
 def _split(value: object) -> str:
     if value not in SPLITS:
-        raise BadFieldError(f"split is {value!r}, none of {', '.join(SPLITS)}")
+        raise BadFieldError(f"split is {value!r}, not one of {', '.join(SPLITS)}")
     return str(value)
 
 
@@ -129,7 +132,7 @@ def _class(value: object) -> str:
 
 def _ids(value: object) -> list[str]:
     if not isinstance(value, list) or not value:
-        raise BadFieldError("relevant is no list of ids")
+        raise BadFieldError("relevant is not a list of ids")
     return [sentence(item, "an id of relevant") for item in value]
 
 
@@ -149,7 +152,7 @@ def _required(kind: Kind) -> set[str]:
 
 
 def _manifest(path: str) -> dict[str, Any] | None:
-    """Return the manifest of a prepared folder; None for any other path."""
+    """Return the manifest of a prepared folder, or None for any other path."""
     system, root = files_at(path)
     name = f"{root.rstrip('/')}/{MANIFEST}"
     try:
@@ -159,12 +162,12 @@ def _manifest(path: str) -> dict[str, Any] | None:
 
 
 def parse_manifest(content: bytes) -> dict[str, Any]:
-    """Return what a prepared folder's manifest has; one of version 0.2.0 has no ``files``.
+    """Parse a prepared folder's manifest; return an empty dict for another program's file.
 
-    Nothing of another program's file of that name.
+    Manifests of version 0.2.0 have no ``files`` and no checksum.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the manifest is damaged.
     """
     with suppress(ValueError):
         found = json.loads(content)
@@ -177,9 +180,9 @@ def parse_manifest(content: bytes) -> dict[str, Any]:
 
 @contextmanager
 def _opened(path: str, was: Mapping[str, Any] | None = None) -> Iterator[pq.ParquetFile]:
-    """Yield a Parquet file; damage that the block meets becomes a ``CorpusError``.
+    """Yield an open Parquet file; convert errors in the block to ``CorpusError``.
 
-    Where its bytes and checksum are known (``was``), the whole file is checked first.
+    If its size and checksum are known (``was``), the whole file is checked first.
     """
     check_regular(path)
     try:
@@ -187,13 +190,13 @@ def _opened(path: str, was: Mapping[str, Any] | None = None) -> Iterator[pq.Parq
             if was is not None:
                 content = stream.read()
                 if checksum(content) != was:
-                    raise CorpusError(path, f"the shard is not as it was written; {_AGAIN}")
+                    raise CorpusError(path, f"the shard's checksum or size differs; {_AGAIN}")
                 stream = pa.BufferReader(content)
             yield pq.ParquetFile(stream, page_checksum_verification=True, buffer_size=_PAGES)
     except FileNotFoundError as error:
         raise CorpusError(path, f"there is no such file; {_AGAIN}") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = f"no Parquet file, or a damaged one: {str(error).splitlines()[0]}"
+        reason = f"not a Parquet file, or a damaged one: {first_line(error)}"
         raise CorpusError(path, f"{reason}; fetch or write it again") from error
 
 
@@ -207,7 +210,7 @@ def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
             if missing := _required(kind) - set(names):
                 raise CorpusError(path, f"the columns {', '.join(sorted(missing))} are missing")
             if manifest and file.metadata.num_rows != sizes[place]:
-                reason = f"{file.metadata.num_rows} rows where {MANIFEST} has {sizes[place]}"
+                reason = f"{file.metadata.num_rows} rows, but {MANIFEST} says {sizes[place]}"
                 raise CorpusError(path, f"{reason}; {_AGAIN}")
             columns = [name for name in SCHEMAS[kind].names if name in names]
             batches = file.iter_batches(batch_size=8_192, columns=columns)

@@ -1,7 +1,8 @@
-"""BEIR's layout of retrieval (Thakur et al. 2021): passages, queries and judgements in a folder.
+"""The format ``beir``: a folder in BEIR's layout for retrieval (Thakur et al. 2021).
 
-``corpus.jsonl`` has ``_id``, ``title`` and ``text`` of a passage a line, ``queries.jsonl`` ``_id``
-and ``text``; both may be ``.gz``. ``qrels/SPLIT.tsv`` has the header query-id, corpus-id, score.
+Each line of ``corpus.jsonl`` has ``_id``, ``title`` and ``text`` of a passage, each line of
+``queries.jsonl`` has ``_id`` and ``text``. Both may be ``.gz``. ``qrels/SPLIT.tsv`` has the header
+query-id, corpus-id, score.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _HEADER = ["query-id", "corpus-id", "score"]
 
 
 def queries(spec: Spec, log: Log) -> Iterator[Row]:
-    """Yield queries with the ids of their relevant passages, those with a score above 0.
+    """Yield queries with the ids of their relevant passages, which have a score above 0.
 
-    Both in the order of their files. Counted: judgements with a score of 0 or less,
-    ``judged_irrelevant``; queries dropped as the split has no relevant passage for them,
-    ``without_relevant``; and queries that are judged but missing, ``judged_unknown``.
+    Queries and ids are in the order of their files. The log counts ``judged_irrelevant``
+    (judgements with a score of 0 or less), ``without_relevant`` (queries without a relevant passage
+    in the split, which are dropped) and ``judged_unknown`` (judged queries that do not exist).
     """
     relevant = _relevant(spec, log)
     path = _file(spec.path, "queries.jsonl")
@@ -40,7 +41,7 @@ def queries(spec: Spec, log: Log) -> Iterator[Row]:
         with log.checks(path, line):
             name, text = sentence(fields["_id"], "_id"), sentence(fields["text"], "text")
             if name in seen:
-                raise BadFieldError(f"the query {name} stands on line {seen[name]} already")
+                raise BadFieldError(f"the query {name} is already on line {seen[name]}")
             seen[name] = line
             if name in relevant:
                 yield name, text, relevant[name]
@@ -51,18 +52,18 @@ def queries(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def sentences(spec: Spec, log: Log) -> Iterator[Row]:
-    """The distinct queries that have relevant passages."""
+    """Yield the distinct queries that have relevant passages."""
     return select.sentences(queries(spec, log), (1,))
 
 
 def passages(text: str, log: Log) -> Iterator[tuple[str, str]]:
     """Yield (id, title and text) of the passages of ``beir:FOLDER``, in the order of the file.
 
-    Title and text are joined by a blank, as BEIR does. Nothing is held in memory, so that an id
-    that comes twice is not noticed here.
+    Title and text are joined by a space, as in BEIR. The passages are streamed, so that duplicate
+    ids are not detected.
 
     Raises:
-        InvalidValue: another format.
+        InvalidValue: ``text`` names another format.
         CorpusError: the file is missing or damaged, or has too many bad rows.
     """
     path = corpus_file(text)
@@ -71,7 +72,7 @@ def passages(text: str, log: Log) -> Iterator[tuple[str, str]]:
             name, title, body = sentence(fields["_id"], "_id"), fields.get("title"), fields["text"]
             for part, value in (("title", title or ""), ("text", body)):
                 if not isinstance(value, str):
-                    raise BadFieldError(f"{part} is no text")
+                    raise BadFieldError(f"{part} is not a string")
             passage = f"{title or ''} {body}".strip()
             if not passage:
                 raise BadFieldError("title and text are empty")
@@ -80,17 +81,17 @@ def passages(text: str, log: Log) -> Iterator[tuple[str, str]]:
 
 
 def passage_log(text: str) -> Log:
-    """Return an empty log that allows as many bad passages as the corpus allows bad rows."""
+    """Return an empty log for passages, with the corpus's limit of bad rows."""
     return Log(parse(text, ("beir",)).options.get("bad_rows", BAD_ROWS))
 
 
 def corpus_file(text: str) -> str:
-    """Return the file of passages that belongs to ``beir:FOLDER``."""
+    """Return the file of passages of ``beir:FOLDER``."""
     return _file(parse(text, ("beir",)).path, "corpus.jsonl")
 
 
 def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
-    """Return query -> its relevant passages. The lines are no rows, which ``read`` counts."""
+    """Return query id -> ids of relevant passages; ``counts["read"]`` excludes these lines."""
     path, relevant, judged = _judgements(spec), dict[str, list[str]](), set()
     for line, fields in ApartLog(log).headed(path, *_HEADER):
         with log.checks(path, line):
@@ -116,6 +117,6 @@ def _judgements(spec: Spec) -> str:
 
 
 def _file(folder: str, name: str) -> str:
-    """``FOLDER/NAME``, or ``FOLDER/NAME.gz`` where that is what there is."""
+    """Return ``FOLDER/NAME.gz`` if it exists, else ``FOLDER/NAME``."""
     zipped = f"{name}.gz"
     return f"{folder.rstrip('/')}/{zipped if zipped in names_in(folder) else name}"

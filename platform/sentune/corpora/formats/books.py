@@ -1,4 +1,4 @@
-"""Plain text: a sentence a line, or books of any length, cut into sentences in order."""
+"""The formats ``text``, with one sentence per line, and ``books``, split into sentences."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ OPTIONS = {
 _ENDS = (".txt", ".txt.gz")
 
 _MOST = 1 << 16
-"""Characters of a paragraph that are held; of a longer one, all but the last sentence is passed on.
-The longest paragraph of 16 books from Project Gutenberg is one of Paradise Lost, 50,078 characters.
-With 4,000 instead, 0.7 % more sentences are found in them: a quotation that a cut leaves open is
-split, and a closed one is not."""
+"""Characters of a paragraph that are segmented together; a longer one is cut behind a sentence.
+The longest paragraph in 16 books from Project Gutenberg has 50,078 characters (Paradise Lost). A
+limit of 4,000 gives 0.7 % more sentences in them, because a quotation that a cut leaves open is
+split into sentences and a whole one is not."""
 
 
 class _Options(NamedTuple):
@@ -39,7 +39,7 @@ class _Options(NamedTuple):
 
 
 def one_a_line(spec: Spec, log: Log) -> Iterator[Row]:
-    """Sentences of a file that has one on each line; blank lines are counted and left out."""
+    """Yield the sentences of a file with one per line; blank lines are counted and left out."""
     for _, line in log.lines(spec.path):
         if line.strip():
             yield (line.strip(),)
@@ -48,17 +48,16 @@ def one_a_line(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def adjacent(spec: Spec, log: Log) -> Iterator[Row]:
-    """Each sentence with the one that follows it in the same file.
+    """Yield each sentence with the one that follows it in the same file.
 
-    The path is a file, or a folder whose ``.txt`` and ``.txt.gz`` files are read in alphabetical
-    order, those of its folders too, but for names that begin with a dot. Paragraphs end at blank
-    lines, and line breaks within them are spaces; the next paragraph goes on where the last one
-    ended. Headings stay.
+    The path is a file, or a folder whose ``.txt`` and ``.txt.gz`` files are read recursively in
+    alphabetical order, except hidden ones. Paragraphs end at blank lines, and line breaks within
+    them are spaces. Pairs cross the ends of paragraphs. Headings are kept.
 
-    ``read`` counts lines. Left out and counted, each a gap that no pair crosses: ``short`` and
-    ``long`` sentences, and ``damaged`` paragraphs, those with a line that cannot be decoded, which
-    goes to quarantine. ``cut`` counts stretches of 65,536 characters without an end of a sentence,
-    which are taken for one.
+    The log counts lines as ``read``. It also counts what is left out: ``short`` and ``long``
+    sentences, and ``damaged`` paragraphs, which have a line that cannot be decoded. No pair
+    crosses such a gap. ``cut`` counts 65,536 characters without an end of a sentence, which are
+    taken as one sentence.
     """
     for path in _files(spec):
         for before, sentence in pairwise(_sentences(path, _options(spec), log)):
@@ -67,7 +66,7 @@ def adjacent(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def sentences(spec: Spec, log: Log) -> Iterator[Row]:
-    """The distinct sentences, in order of first appearance; see ``adjacent``."""
+    """Yield the distinct sentences in order of first appearance; see ``adjacent``."""
     found = (
         (sentence,)
         for path in _files(spec)
@@ -103,7 +102,7 @@ def _files(spec: Spec) -> list[str]:
 
 
 def _sentences(path: str, options: _Options, log: Log) -> Iterator[str | None]:
-    """Yield the sentences of a file, and None wherever something was left out."""
+    """Yield the sentences of a file, and None for each gap."""
     for sentence in _split(path, options, log):
         words = len(sentence.split()) if sentence is not None else 0
         reason = "short" if words < options.shortest else "long" if words > options.longest else ""
@@ -115,7 +114,7 @@ def _sentences(path: str, options: _Options, log: Log) -> Iterator[str | None]:
 
 
 def _split(path: str, options: _Options, log: Log) -> Iterator[str | None]:
-    """All sentences of a file, and None for a damaged paragraph."""
+    """Yield all sentences of a file, and None for a damaged paragraph."""
     held, damaged = "", False
     for line in _lines(path, options, log):
         if line is None:
@@ -141,13 +140,13 @@ def _segments(text: str, options: _Options) -> list[str]:
 
 
 def _lines(path: str, options: _Options, log: Log) -> Iterator[str | None]:
-    """Lines without white space at their ends and with single spaces, None for a bad one."""
+    """Yield lines with their white space normalised, and None for one that cannot be decoded."""
     for number, raw in raw_lines(path):
         log.counts["read"] += 1
         content = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
         try:
             yield " ".join(content.decode(options.encoding).split())
         except UnicodeDecodeError as error:
-            reason = f"no UTF-8 at byte {error.start}; if the file is Latin-1, add encoding=latin-1"
-            log.quarantine(path, number, reason)
+            fix = "if the file is Latin-1, add encoding=latin-1"
+            log.quarantine(path, number, f"invalid UTF-8 at byte {error.start}; {fix}")
             yield None

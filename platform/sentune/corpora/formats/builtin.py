@@ -1,4 +1,4 @@
-"""``builtin:NAME``: the corpora that the package makes itself."""
+"""The format ``builtin``: corpora that the package generates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sentune.errors import InvalidValue
 LARGE = {"train": 100_000, "dev": 1_000, "test": 1_000}
 MEDIUM = {"train": 30_000, "dev": 2_000, "test": 2_000}
 SMALL = {"train": 1_000, "dev": 1_000, "test": 1_000}
-"""Rows of each split where ``size`` is not given."""
+"""Default number of rows of each split."""
 
 _OPTIONS = {
     "split": "train, dev or test; default train",
@@ -32,7 +32,7 @@ _OPTIONS = {
 def _counted(
     generate: Callable[[str, int], Iterator[Row]], sizes: Mapping[str, int], spec: Spec, log: Log
 ) -> Iterator[Row]:
-    """As many rows of a split and seed as are asked for, counted as read."""
+    """Yield the first ``size`` generated rows of the split and seed that the options name."""
     split, seed = spec.choice("split", "train", sizes), spec.integer("seed", 0, minimum=0)
     size = spec.integer("size", sizes[split], minimum=1)
     for row in islice(generate(split, seed), size):
@@ -41,7 +41,7 @@ def _counted(
 
 
 def _labelled_pairs(split: str, seed: int) -> Iterator[Row]:
-    """Three pairs of each premise, so that labels are balanced."""
+    """Yield three pairs of each premise, one of each label."""
     for made in derivations(split, seed):
         premise, reverse = made.premise.text(), "entailment" if made.neutral_entails else "neutral"
         yield premise, made.entailment.text(), "entailment", "neutral"
@@ -50,7 +50,7 @@ def _labelled_pairs(split: str, seed: int) -> Iterator[Row]:
 
 
 def _operations(spec: Spec, log: Log) -> Iterator[Row]:
-    """The operations that are asked for, in turn; ``size`` counts the rows of all together."""
+    """Yield rows of the chosen operations in turn, ``size`` in all."""
     made = partial(generated_operations, chosen=operations.chosen_operations(spec))
     return _counted(made, LARGE, spec, log)
 
@@ -59,12 +59,12 @@ _adjacent = partial(_counted, adjacent, MEDIUM)
 
 
 def _sentences(spec: Spec, log: Log) -> Iterator[Row]:
-    """The distinct sentences of ``size`` pairs."""
+    """Yield the distinct sentences of ``size`` pairs."""
     return select.sentences(_adjacent(spec, log), (0, 1))
 
 
 def _scored(pairs: Callable[[str, int], Iterator[tuple[str, str, float]]]) -> Reader:
-    """Return the reader of scored pairs, which belong to no subset."""
+    """Return the reader of generated scored pairs, whose subset is null."""
     return partial(_counted, lambda *made: ((*row, None) for row in pairs(*made)), SMALL)
 
 
@@ -83,7 +83,7 @@ OPTIONS = _OPTIONS | operations.OPTION
 
 
 def readers(spec: Spec) -> Readers:
-    """Return the kinds that the named corpus gives; refuse an option of another one."""
+    """Return the readers of the named corpus; refuse options that belong to another one."""
     if spec.path not in NAMES:
         names = ", ".join(f"builtin:{name}" for name in NAMES)
         raise InvalidValue(FIELD, spec.text, f"the built-in corpora are {names}")

@@ -1,4 +1,4 @@
-"""``hf:NAME``, and files with any columns (``csv:``, ``tsv:``, ``json:``, ``jsonl:``)."""
+"""The formats ``hf``, ``csv``, ``tsv``, ``json`` and ``jsonl``, with columns of any names."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ FILE_OPTIONS = {
 OPTIONS = {"config": "configuration of the dataset", "split": "default train", **FILE_OPTIONS}
 
 _DELIMITERS = {"csv": ",", "tsv": ""}
-"""Of the formats with a header, as ``Log.records`` takes it: in ``tsv:`` quotes are literal."""
+"""Format with a header -> ``csv_of`` of ``Log.records``; in ``tsv`` quotes are literal."""
 
 _FIRST = 1_000
-"""Objects whose keys are taken for all that a file of JSON has."""
+"""Number of objects of a JSON file whose keys are taken as its columns."""
 
 _LABEL_COLUMNS = ("label", "reverse_label", "labels")
 
 
 def readers(spec: Spec) -> Readers:
-    """Return the kinds whose columns the dataset has, under our names or the given ones.
+    """Return the readers of all kinds whose columns the dataset has, under our names or mapped.
 
     Raises:
-        InvalidValue: for a column that is none of ours or names nothing of theirs, or a label of
-            pairs that is none of ours.
+        InvalidValue: the option ``columns`` names an unknown column of ours or of the dataset, the
+            option ``labels`` names an unknown label, or the columns fit no kind.
         CorpusError: the dataset cannot be loaded.
     """
     theirs = spec.mapping("columns")
@@ -66,10 +66,10 @@ def readers(spec: Spec) -> Readers:
 
 
 def _names(spec: Spec) -> list[str]:
-    """Return the names of its columns; of JSON the keys of its first objects.
+    """Return the column names of the corpus, for JSON the keys of the first objects.
 
     Raises:
-        CorpusError: it has no column that can be read.
+        CorpusError: the file is empty, or its header or all first objects are invalid.
     """
     if spec.format == "hf":
         dataset = _load(spec)
@@ -85,12 +85,12 @@ def _names(spec: Spec) -> list[str]:
     if bad and (spec.format in _DELIMITERS or not names):
         raise CorpusError(spec.path, bad.reason, line=bad.line)
     if not names:
-        raise CorpusError(spec.path, "there is nothing in the file")
+        raise CorpusError(spec.path, "the file is empty")
     return names
 
 
 def _load(spec: Spec) -> Any:
-    import datasets  # only here: importing it takes seconds
+    import datasets  # imported here because it takes seconds
 
     with _one_error(spec):
         saved = Path(spec.path, datasets.config.DATASET_STATE_JSON_FILENAME).is_file()
@@ -102,15 +102,15 @@ def _load(spec: Spec) -> Any:
 
 @contextmanager
 def _one_error(spec: Spec) -> Iterator[None]:
-    """Raise what ``datasets`` raises for data that it cannot read as ``CorpusError``."""
+    """Convert errors of the package ``datasets`` in the block to ``CorpusError``."""
     try:
         yield
-    except Exception as error:  # each of its readers has errors of its own
+    except Exception as error:  # each of its readers raises other errors
         raise CorpusError(spec.path, f"datasets cannot load it: {error}") from error
 
 
 def _examples(dataset: Any, spec: Spec, log: Log) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Numbered rows of a dataset, from 1, which are counted."""
+    """Yield the rows of a dataset with their numbers, from 1, and count them."""
     with _one_error(spec):
         for place, example in enumerate(dataset, start=1):
             log.counts["read"] += 1
@@ -118,7 +118,10 @@ def _examples(dataset: Any, spec: Spec, log: Log) -> Iterator[tuple[int, Mapping
 
 
 def _objects(spec: Spec, log: Log) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Numbered objects of a file that has one a line, or one array of them, read whole."""
+    """Yield the numbered objects of a JSON file, which has one per line or an array of them.
+
+    An array is read into memory as a whole.
+    """
     blocks = bounded_blocks(spec.path)
     start = next(blocks, b"")
     if not start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
@@ -127,19 +130,19 @@ def _objects(spec: Spec, log: Log) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
         found = parsed((start + b"".join(blocks)).decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise CorpusError(spec.path, f"no UTF-8 at byte {error.start}") from error
+        raise CorpusError(spec.path, f"invalid UTF-8 at byte {error.start}") from error
     except BadFieldError as error:
         raise CorpusError(spec.path, str(error)) from error
     for place, fields in enumerate(found, start=1):
         log.counts["read"] += 1
         with log.checks(spec.path, place):
             if not isinstance(fields, dict):
-                raise BadFieldError("no JSON object")
+                raise BadFieldError("not a JSON object")
             yield place, fields
 
 
 def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
-    """Rows of the file or split; of a dataset and an array, the line of a bad row is its number."""
+    """Yield the rows of the corpus; for datasets and arrays, a bad row's line is its number."""
     theirs, features = spec.mapping("columns"), None
     if spec.format == "hf":
         dataset = _load(spec)
@@ -166,7 +169,7 @@ def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
 def _label_names(
     spec: Spec, features: Mapping[str, Any], theirs: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
-    """For each label column: what a value is called, by the option or the dataset's ClassLabel."""
+    """Return label column -> value -> label, from the option and the dataset's ClassLabel."""
     given = spec.mapping("labels")
     tables: dict[str, dict[str, str]] = {}
     for column in _LABEL_COLUMNS:
@@ -178,12 +181,12 @@ def _label_names(
 
 
 def _class(value: object, names: Mapping[str, str]) -> Any:
-    """Class of a value: its name, or without one the value as it stands."""
+    """Return the name of a class, or the value itself if it has none."""
     return names.get(str(value), value)
 
 
 def _label(value: object, names: Mapping[str, str]) -> Any:
-    """Our label of a value, or of each of a list; -1 and ``-`` are signs for no agreement."""
+    """Return our label of a value, or of each in a list; ``-`` if annotators did not agree."""
     if isinstance(value, list):
         return [_label(item, names) for item in value]
     if str(value) in NO_LABEL:

@@ -1,4 +1,4 @@
-"""Inference: pairs of SNLI, MultiNLI, SICK, AmbiEnt and ChaosNLI, and SimCSE's triplets."""
+"""Formats of inference corpora: SNLI, MultiNLI, SICK, AmbiEnt, ChaosNLI, SimCSE's triplets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sentune.corpora.schema import LABELS
 from sentune.errors import InvalidValue
 
 OPTIONS = {
-    "votes": "labels that so many annotators gave, of rows that several annotated; 2 in GumbelCSE",
-    "annotators": "any or none: without the premises of rows that several people annotated",
+    "votes": "minimum annotators of a label, in rows that several annotated; 2 in GumbelCSE",
+    "annotators": "any, or none to leave out premises of rows that several people annotated",
 }
-CHAOS_OPTIONS = {"votes": "labels that so many of 100 annotators gave; default 20"}
+CHAOS_OPTIONS = {"votes": "minimum annotators of a label, of 100; default 20"}
 SICK_OPTIONS = {"split": "TRAIN, TRIAL or TEST, or some of them with + between them"}
 
 _TRIPLET = ("sent0", "sent1", "hard_neg")
-_FEW = 2  # labels from which on several people annotated a row; one is its author's alone
+_FEW = 2  # minimum labels of a row that several people annotated; the first is its author's
 
 _CHAOS = {"e": "entailment", "n": "neutral", "c": "contradiction"}
 _SPLITS = ("TRAIN", "TRIAL", "TEST")
@@ -27,11 +27,11 @@ _RELATIONS = {"entails": "entailment", "neutral": "neutral", "contradicts": "con
 
 
 def jsonl(spec: Spec, log: Log) -> Iterator[Row]:
-    """Labelled pairs of SNLI's and MultiNLI's official ``.jsonl`` files, compressed or not.
+    """Yield labelled pairs of SNLI's and MultiNLI's official ``.jsonl`` files, compressed or not.
 
     Rows whose annotators did not agree (gold label ``-``) are dropped and counted. With
-    ``annotators=none`` so are the rows that share a premise with a row that several people
-    annotated: the file is then read twice, and the premises of those rows are held in memory.
+    ``annotators=none``, rows that share a premise with a row that several people annotated are
+    dropped too. The file is then read twice, and those premises are held in memory.
     """
     annotated, needed = set[str](), list[str]()
     if spec.choice("annotators", "any", ("any", "none")) == "none":
@@ -50,11 +50,11 @@ def jsonl(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def several(spec: Spec, log: Log) -> Iterator[Row]:
-    """Pairs of SNLI or MultiNLI with the labels of at least ``votes`` annotators.
+    """Yield pairs of SNLI or MultiNLI with the labels of at least ``votes`` annotators.
 
-    ``annotator_labels`` begins with the author's own; 2 votes of 5 in GumbelCSE section 4.4. Rows
-    with fewer than two annotators, and rows in which no label has as many votes, are dropped and
-    counted. The gold label is not looked at.
+    ``annotator_labels`` begins with the author's own label. GumbelCSE section 4.4 uses 2 votes of
+    5. Rows with fewer than two annotators, and rows without a label with enough votes, are dropped
+    and counted. The gold label is ignored.
     """
     votes = spec.integer("votes", 2, minimum=1)
     if "annotators" in spec.options:
@@ -71,9 +71,10 @@ def several(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def chaosnli(spec: Spec, log: Log) -> Iterator[Row]:
-    """Pairs of ChaosNLI's official ``.jsonl`` with the labels of at least ``votes`` of 100 people.
+    """Yield pairs of ChaosNLI's official ``.jsonl`` with labels of at least ``votes`` annotators.
 
-    20 by default (GumbelCSE section 4.4). A row without such a label is dropped and counted.
+    The default is 20 of 100 (GumbelCSE section 4.4). Rows without such a label are dropped and
+    counted.
     """
     votes = spec.integer("votes", 20, minimum=1)
     for line, fields in log.objects(spec.path, "label_counter", "example"):
@@ -81,7 +82,7 @@ def chaosnli(spec: Spec, log: Log) -> Iterator[Row]:
             found = _mapping(fields["label_counter"], "label_counter")
             for count in found.values():
                 if not isinstance(count, int):
-                    raise BadFieldError(f"label_counter counts {count!r}")
+                    raise BadFieldError(f"label_counter has the count {count!r}, not an integer")
             counts = {check_label(_CHAOS.get(name, name)): n for name, n in found.items()}
             pair = _pair(_mapping(fields["example"], "example"), "premise", "hypothesis")
             if labels := _enough(counts, votes, log):
@@ -89,7 +90,7 @@ def chaosnli(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def ambient(spec: Spec, log: Log) -> Iterator[Row]:
-    """Pairs of AmbiEnt's official ``.jsonl``; ``labels`` is text such as "entailment, neutral"."""
+    """Yield pairs of AmbiEnt's ``.jsonl``, whose ``labels`` are text: "entailment, neutral"."""
     for line, fields in log.objects(spec.path, "premise", "hypothesis", "labels"):
         with log.checks(spec.path, line):
             named = sentence(fields["labels"], "labels").split(",")
@@ -97,7 +98,7 @@ def ambient(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def sick_pairs(spec: Spec, log: Log) -> Iterator[Row]:
-    """Labelled pairs of SICK, with the label of the other direction (``entailment_BA``)."""
+    """Yield labelled pairs of SICK with the label of the other direction (``entailment_BA``)."""
     for line, fields in _sick(spec, log, "entailment_label", "entailment_BA"):
         with log.checks(spec.path, line):
             pair = _pair(fields, "sentence_A", "sentence_B")
@@ -109,7 +110,7 @@ def sick_pairs(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def sick_scores(spec: Spec, log: Log) -> Iterator[Row]:
-    """Scored pairs of SICK: relatedness from 1 to 5."""
+    """Yield scored pairs of SICK, with relatedness from 1 to 5."""
     name = "relatedness_score"
     for line, fields in _sick(spec, log, name):
         with log.checks(spec.path, line):
@@ -117,9 +118,9 @@ def sick_scores(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def simcse(spec: Spec, log: Log) -> Iterator[Row]:
-    """Triplets of a CSV file with the columns ``sent0``, ``sent1`` and ``hard_neg``.
+    """Yield triplets of a CSV file with the columns ``sent0``, ``sent1`` and ``hard_neg``.
 
-    The line of a bad row is the last one that it covers.
+    A bad row is reported with the last of its lines.
     """
     for line, fields in log.headed(spec.path, *_TRIPLET, csv_of=","):
         with log.checks(spec.path, line):
@@ -127,15 +128,15 @@ def simcse(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def in_order(labels: object) -> list[str]:
-    """Return distinct labels in the order of ``LABELS``; refuse no labels and unknown ones."""
+    """Return distinct labels in the order of ``LABELS``; refuse no label and unknown ones."""
     if not isinstance(labels, Collection) or isinstance(labels, str) or not labels:
-        raise BadFieldError("labels is no list of labels")
+        raise BadFieldError("labels is not a list of labels")
     found = {check_label(label) for label in labels}
     return [label for label in LABELS if label in found]
 
 
 def _annotated_premises(spec: Spec, limit: str) -> set[str]:
-    """Return the premises of rows with several annotators; the next reader counts bad rows."""
+    """Return the premises of rows with several annotators; the second reading logs bad rows."""
     premises: set[str] = set()
     log = Log(limit)
     for line, fields in log.objects(spec.path, "annotator_labels", "sentence1"):
@@ -146,8 +147,7 @@ def _annotated_premises(spec: Spec, limit: str) -> set[str]:
 
 
 def _sick(spec: Spec, log: Log, *needed: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Rows of the splits that ``split`` names; without it all, of which ``of_test_split``
-    are counted."""
+    """Yield rows of the splits in ``split``, or all rows, and count those ``of_test_split``."""
     splits = spec.options["split"].split("+") if "split" in spec.options else []
     if not set(splits) <= set(_SPLITS):
         fix = f"use {SICK_OPTIONS['split']}"
@@ -163,7 +163,7 @@ def _sick(spec: Spec, log: Log, *needed: str) -> Iterator[tuple[int, dict[str, s
 
 
 def _enough(counts: Mapping[str, int], votes: int, log: Log) -> list[str]:
-    """Return the labels with enough votes, in order; where there is none, the row is counted."""
+    """Return the labels with enough votes in the order of ``LABELS``; count a row without any."""
     labels = [label for label in LABELS if counts.get(label, 0) >= votes]
     if not labels:
         log.counts["no_label_with_votes"] += 1
@@ -171,10 +171,10 @@ def _enough(counts: Mapping[str, int], votes: int, log: Log) -> list[str]:
 
 
 def _given(fields: Mapping[str, Any]) -> list[str]:
-    """The labels that annotators gave; an empty one stands for an annotator who gave none."""
+    """Return the annotators' labels, without the empty labels of missing annotators."""
     given = fields["annotator_labels"]
     if not isinstance(given, list):
-        raise BadFieldError("annotator_labels is no list")
+        raise BadFieldError("annotator_labels is not a list")
     return [check_label(label) for label in given if label != ""]
 
 
@@ -184,5 +184,5 @@ def _pair(fields: Mapping[str, Any], first: str, second: str) -> tuple[str, str]
 
 def _mapping(value: object, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BadFieldError(f"{name} is no JSON object")
+        raise BadFieldError(f"{name} is not a JSON object")
     return value

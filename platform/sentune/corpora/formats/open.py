@@ -1,4 +1,4 @@
-"""From a specification to rows, record batches or a whole corpus."""
+"""Open the corpus of a specification as record batches, or read it into memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAIRS = (
     Kind.LABELLED_PAIRS, Kind.SEVERAL_LABELS, Kind.CONDITIONED_PAIRS, Kind.SCORED_PAIRS,
     Kind.OPERATIONS, Kind.CLASSIFIED, Kind.RELATED, Kind.QUERIES,
 )  # fmt: skip
-"""The kinds that a task can be made of, in the order in which ``read_pairs`` prefers them."""
+"""Kinds that a task can be evaluated on, in the order in which ``read_pairs`` prefers them."""
 
 SENTENCE_COLUMNS = {
     Kind.TRIPLETS: (0, 1, 2),
@@ -31,18 +31,15 @@ SENTENCE_COLUMNS = {
     Kind.QUERIES: (1,),
     Kind.SENTENCES: (0,),
 }
-"""Where the sentences of a row stand, the first one first; at 0 and 1 in all other kinds.
-
-A null among them is none; a condition is what to compare by, not a sentence of its own.
-"""
+"""Indices of the columns with sentences; 0 and 1 for all other kinds. Nulls are skipped."""
 
 _MADE_OF = {Kind.TRIPLETS: Kind.LABELLED_PAIRS, Kind.SENTENCE_PAIRS: Kind.OPERATIONS}
-"""Kinds that follow from one other kind; sentences follow from any."""
+"""Kinds that are derived from another kind; sentences are derived from any."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusRows:
-    """A corpus that is being read: batches of its rows, and the log that counts them."""
+    """A corpus that is being read: a stream of record batches, and the log that counts rows."""
 
     spec: Spec
     kind: Kind
@@ -53,15 +50,17 @@ class CorpusRows:
 def open_rows(
     spec: str, kind: Kind, *, limit: int | None = None, bad_rows: str = BAD_ROWS
 ) -> CorpusRows:
-    """Open a corpus, ``FORMAT:PATH?key=value&...``, as record batches with the schema of ``kind``.
+    """Open a corpus as record batches with the schema of ``kind``.
 
     Args:
-        limit: at most this many rows, after slices were taken.
-        bad_rows: ``N`` or ``P%``, the bad rows that are left out before they are an error;
-            the corpus's own option of this name has precedence.
+        spec: ``FORMAT:PATH?key=value&...``.
+        kind: kind to read the corpus as.
+        limit: maximum number of rows, after slices.
+        bad_rows: maximum number (``N``) or share (``P%``) of bad rows, which are left out. The
+            option ``bad_rows`` of the specification has precedence.
 
     Raises:
-        InvalidValue: for an unknown format or option, or a kind that the format does not give.
+        InvalidValue: the format or an option is unknown, or the corpus cannot be read as ``kind``.
     """
     source = parsed_spec(spec)
     part, premises = (select.parse_slice(o, source.options.get(o)) for o in ("rows", "premises"))
@@ -74,10 +73,11 @@ def open_rows(
 
 
 def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: str = BAD_ROWS) -> Corpus:
-    """Read a corpus whole; see ``open_rows``.
+    """Read a whole corpus into memory; see ``open_rows`` for the arguments.
 
     Raises:
-        CorpusError: for a file that is missing, damaged or empty, or has too many bad rows.
+        InvalidValue: as in ``open_rows``.
+        CorpusError: a file is missing, damaged or empty, or has too many bad rows.
     """
     rows = open_rows(spec, kind, limit=limit, bad_rows=bad_rows)
     table = pa.Table.from_batches(rows.batches, schema=SCHEMAS[kind])
@@ -94,13 +94,15 @@ def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: str = BAD
 
 
 def read_pairs(spec: str, *, prefer: Kind | None = None) -> Corpus:
-    """Return a corpus to judge on, read as the first kind of pairs that the format has.
+    """Read a corpus for evaluation, as the first kind in ``PAIRS`` that it can be read as.
 
     Args:
-        prefer: the kind to try before the others of ``PAIRS`` (SICK as scored pairs, say).
+        spec: see ``open_rows``.
+        prefer: kind to try before the others, such as scored pairs for SICK.
 
     Raises:
-        InvalidValue: the format has no pairs.
+        InvalidValue: the format has no such kind.
+        CorpusError: as in ``read``.
     """
     given = kinds_of(spec)
     wanted = PAIRS if prefer is None else (prefer, *PAIRS)
@@ -108,8 +110,10 @@ def read_pairs(spec: str, *, prefer: Kind | None = None) -> Corpus:
 
 
 def check_opens(spec: str, kind: Kind) -> None:
-    """Check that a corpus in local files has a row, and can be read as ``kind``; raises what
-    ``read`` does. Slices are not taken, nor rows of one kind made into another."""
+    """Check that a corpus in local files can be read as ``kind`` and has a row.
+
+    Slices are ignored, and rows are not converted to ``kind``. Raises what ``read`` does.
+    """
     source = parsed_spec(spec)
     if source.format == "hf" or not is_local(files_at(source.path)[0]):
         return
@@ -120,7 +124,7 @@ def check_opens(spec: str, kind: Kind) -> None:
 
 
 def kinds_of(spec: str) -> tuple[Kind, ...]:
-    """Return all kinds that a corpus can be read as, its own before those made of it."""
+    """Return all kinds that a corpus can be read as, native ones before derived ones."""
     source = parsed_spec(spec)
     readers = FORMATS[source.format].readers(source)
     own = tuple(kind for kind in Kind if kind in readers)
@@ -128,21 +132,21 @@ def kinds_of(spec: str) -> tuple[Kind, ...]:
 
 
 def parsed_spec(spec: str) -> Spec:
-    """Take a specification apart and check its format and options.
+    """Parse a specification and check its format and options.
 
     Raises:
-        InvalidValue: for an unknown format or option.
+        InvalidValue: the format or an option is unknown.
     """
     name = spec.partition(":")[0]
     if name not in FORMATS and (plugin := installed("formats").get(name)):
-        plugin.load()  # which registers it
+        plugin.load()  # registers the format
     source = parse(spec, FORMATS)
     check_options(source, {**FORMATS[source.format].options, **COMMON})
     return source
 
 
 def derived(readers: Readers) -> tuple[Kind, ...]:
-    """Return all kinds that a format with these readers gives."""
+    """Return all kinds that a corpus with these readers can be read as."""
     made = {made for made, source in _MADE_OF.items() if source in readers}
     kinds = {*readers, *made, *([Kind.SENTENCES] if readers else [])}
     return tuple(kind for kind in Kind if kind in kinds)
@@ -169,7 +173,7 @@ def _as_kind(spec: Spec, kind: Kind, premises: slice | None, log: Log) -> Iterat
 
 
 def _native(kind: Kind, readers: Readers, *, every: bool) -> Kind:
-    """Return the kind to read so that ``kind`` can be made of it."""
+    """Return the native kind to read in order to derive ``kind``."""
     if kind is Kind.TRIPLETS and every and Kind.LABELLED_PAIRS in readers:
         return Kind.LABELLED_PAIRS
     if kind in readers:

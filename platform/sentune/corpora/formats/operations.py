@@ -1,4 +1,4 @@
-"""Operations on sentences: the corpora of InterSent, and the project's own plain format of them."""
+"""Formats of sentence operations: InterSent's corpora, and a plain format of this package."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from sentune.io.object_store import files_at
 
 OPTION = {"operations": f"some of {', '.join(OPERATIONS)} with + between them; default all"}
 WIKISPLIT_OPTIONS = {"operation": "difference, fusion or both; default difference, as InterSent"}
-_SHARED = 4  # InterSent appendix A
+_SHARED = 4  # from InterSent appendix A
 GIGAWORD_OPTIONS = {
-    "split": "of a folder: train, dev or test; default train",
-    "shared": f"fewest shared tokens that are no stopwords; default {_SHARED}, as InterSent",
+    "split": "train, dev or test, of a folder; default train",
+    "shared": f"minimum shared tokens, without stopwords; default {_SHARED}, as InterSent",
 }
 
 _SHARDS = "sent-comp.train*.json*"
@@ -41,11 +41,12 @@ _GIGAWORD = {
     ),
     "test": (("input.txt", "task1_ref0.txt"), ("test.article.txt", "test.title.txt")),
 }
-"""Names in Rush et al.'s release, the first pair that is there; ``.gz`` may follow."""
+"""Split -> pairs of file names in Rush et al.'s release, optionally with ``.gz``; the first
+existing pair is read."""
 
 
 def chosen_operations(spec: Spec) -> tuple[str, ...]:
-    """Return the operations that the option ``operations`` names, in our own order."""
+    """Return the operations in the option ``operations``, in the order of ``OPERATIONS``."""
     asked = spec.options.get("operations", "+".join(OPERATIONS)).split("+")
     if unknown := [name for name in asked if name not in OPERATIONS]:
         fix = f"use some of {', '.join(OPERATIONS)} with + between them"
@@ -67,10 +68,10 @@ def operation_row(fields: Mapping[str, object]) -> Row:
 
 
 def jsonl(spec: Spec, log: Log) -> Iterator[Row]:
-    """Rows of a file with one object a line: operation, first, second and target.
+    """Yield rows of a file with one object per line: operation, first, second and target.
 
-    ``second`` is missing or null where the operation takes one sentence. Dropped and counted as
-    ``other_operations``: what the option ``operations`` leaves out.
+    ``second`` is missing or null if the operation takes one sentence. Operations that the option
+    ``operations`` excludes are dropped and counted as ``other_operations``.
     """
     chosen = chosen_operations(spec)
     for line, fields in log.objects(spec.path, "operation"):
@@ -83,17 +84,17 @@ def jsonl(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def wikisplit(spec: Spec, log: Log) -> Iterator[Row]:
-    """Rows of WikiSplit (Botha et al. 2018): ``complex TAB simple1 <::::> simple2``.
+    """Yield rows of WikiSplit (Botha et al. 2018): ``complex TAB simple1 <::::> simple2``.
 
-    Difference: complex, simple1 -> simple2. Fusion: simple1, simple2 -> complex. ``both`` gives
-    the two rows of each line, difference first.
+    Difference: complex, simple1 -> simple2. Fusion: simple1, simple2 -> complex. With ``both``,
+    each line gives two rows, difference first.
     """
     asked = spec.choice("operation", "difference", ("difference", "fusion", "both"))
     for line, (text, parts) in log.columns(spec.path, fewest=2, most=2):
         with log.checks(spec.path, line):
             whole, simple = sentence(text, "the complex sentence"), parts.split(_BETWEEN)
             if len(simple) != 2:
-                raise BadFieldError(f"{len(simple)} simple sentences where there should be 2")
+                raise BadFieldError(f"{len(simple)} simple sentences instead of 2")
             first, second = (sentence(simple[i], f"simple sentence {i + 1}") for i in (0, 1))
             if asked != "fusion":
                 yield "difference", whole, first, second
@@ -102,9 +103,9 @@ def wikisplit(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def discofuse(spec: Spec, log: Log) -> Iterator[Row]:
-    """Fusion of DiscoFuse's official TSV (Geva et al. 2019): incoherent pair -> coherent text.
+    """Yield fusions of DiscoFuse's official TSV (Geva et al. 2019): incoherent pair -> coherent.
 
-    The coherent text is one sentence or two; two are joined by a space.
+    If the coherent text has two sentences, they are joined by a space.
     """
     for line, fields in log.headed(spec.path, *_PARTS, *_WHOLES):
         with log.checks(spec.path, line):
@@ -114,7 +115,7 @@ def discofuse(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def paranmt(spec: Spec, log: Log) -> Iterator[Row]:
-    """Reconstruction of ParaNMT (Wieting and Gimpel 2018): two sentences, tab, perhaps a score."""
+    """Yield reconstructions of ParaNMT (Wieting and Gimpel 2018): two sentences, maybe a score."""
     for line, (text, other, *_) in log.columns(spec.path, fewest=2, most=3):
         with log.checks(spec.path, line):
             first, target = sentence(text, "sentence1"), sentence(other, "sentence2")
@@ -122,10 +123,10 @@ def paranmt(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def quora(spec: Spec, log: Log) -> Iterator[Row]:
-    """Reconstruction of Quora's official TSV: question1 -> question2 where they are duplicates.
+    """Yield reconstructions of Quora's official TSV: question1 -> question2 of duplicates.
 
-    The others are counted as ``no_duplicates``. Fields may be quoted and then hold line breaks;
-    the line of a bad row is the last one that it covers.
+    Other pairs are counted as ``no_duplicates``. Quoted fields may contain line breaks. A bad row
+    is reported with the last of its lines.
     """
     for line, fields in log.headed(spec.path, *_QUORA, csv_of="\t"):
         with log.checks(spec.path, line):
@@ -140,11 +141,11 @@ def quora(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def compression(spec: Spec, log: Log) -> Iterator[Row]:
-    """Compression of Filippova and Altun (2013), or of two columns with a tab between.
+    """Yield compressions of Filippova and Altun (2013), or of two tab-separated columns.
 
-    ``graph.sentence`` -> ``compression.text``. The official files hold one JSON object after the
-    other, each over many lines and with a blank line behind it. They are read as a stream; the
-    line of a bad record is its first. Of a folder the ten files of its train set are read.
+    ``graph.sentence`` -> ``compression.text``. In the official files, each JSON object covers many
+    lines and ends with a blank line. They are read as a stream. A bad record is reported with its
+    first line. If the path is a folder, the ten files of its training set are read.
 
     Raises:
         CorpusError: the folder has no such file.
@@ -170,7 +171,7 @@ def compression(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def _records(path: str, log: Log) -> Iterator[tuple[int, tuple[object, object]]]:
-    """First line of each object, with its sentence and compression."""
+    """Yield the first line of each JSON object, with its sentence and compression."""
     held: list[str] = []
     start = 0
     for line, text in chain(ApartLog(log).lines(path), [(0, "")]):
@@ -190,14 +191,14 @@ def _records(path: str, log: Log) -> Iterator[tuple[int, tuple[object, object]]]
 
 
 def gigaword(spec: Spec, log: Log) -> Iterator[Row]:
-    """Compression: article -> title, of a folder of parallel files or of a TSV file.
+    """Yield compressions, article -> title, of a folder of parallel files or of a TSV file.
 
-    Dropped and counted as ``few_shared``: pairs with fewer than ``shared`` tokens in common
-    (InterSent appendix A). A token is what stands between white space, lower-cased, each counted
-    once; stopwords are scikit-learn's.
+    Pairs with fewer than ``shared`` tokens in common are dropped and counted as ``few_shared``
+    (InterSent appendix A). Tokens are lower-cased and separated by white space. Each is counted
+    once, and scikit-learn's stopwords are not counted.
 
     Raises:
-        InvalidValue: a split is asked for that is none, or of a single file.
+        InvalidValue: the split is unknown, or given for a single file.
         CorpusError: the files of the split are missing.
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # takes a second to import
@@ -215,11 +216,11 @@ def gigaword(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def _articles(spec: Spec, log: Log) -> tuple[str, Iterator[tuple[int, Sequence[str]]]]:
-    """Return the file of articles, and each with its title by their line."""
+    """Return the file of articles, and (line, (article, title)) of each pair."""
     system, root = files_at(spec.path)
     if not system.isdir(root):
         if "split" in spec.options:
-            fix = "leave it out: splits are files of a folder, and this is one file"
+            fix = "leave it out, because the path is a file and splits are files of a folder"
             raise InvalidValue(f"{FIELD} option split", spec.options["split"], fix)
         return spec.path, log.columns(spec.path, fewest=2, most=2)
     choices = _GIGAWORD[spec.choice("split", "train", _GIGAWORD)]

@@ -1,4 +1,4 @@
-"""Formats that a user brings: a function from a path to rows."""
+"""User-defined formats: a function that yields the rows of a path."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from sentune.errors import InvalidValue
 Function = TypeVar("Function", bound=Callable[..., Iterable[Mapping[str, Any]]])
 
 OWN: set[str] = set()
-"""Names of the formats of this process's user, which a second definition replaces."""
+"""Names of user-defined formats, which may be defined again."""
 
 
 def format(
     name: str, kind: Kind | str, *, options: Mapping[str, str] | None = None
 ) -> Callable[[Function], Function]:
-    """Make a function the reader of a format of one's own, ``NAME:PATH``.
+    """Register the decorated function as the reader of a format, used as ``NAME:PATH``.
 
-    The function takes the path, and the options of the specification as keywords, and yields a
-    mapping for each row, with the columns of the kind. A row that cannot be used is left out and
-    counted as of any format. It runs in the driver alone.
+    The function takes the path, and the specification's options as keyword arguments. It yields a
+    mapping for each row, with the columns of the kind. Bad rows are left out and counted as in any
+    format. The function runs in the driver only.
 
     Args:
-        name: before the colon.
-        kind: of the corpus, such as ``labelled-pairs``.
-        options: that may stand behind the path, with their meaning.
+        name: name of the format.
+        kind: kind of the corpus, such as ``labelled-pairs``.
+        options: names of the format's options, with their meaning.
 
     Raises:
-        InvalidValue: the name is taken, or there is no such kind.
+        InvalidValue: the name is taken or invalid, or there is no such kind.
     """
     if name in FORMATS and name not in OWN:
         raise InvalidValue("format", name, f"choose another name; taken: {', '.join(FORMATS)}")
@@ -48,14 +48,18 @@ def format(
     def registered(function: Function) -> Function:
         def read(spec: Spec, log: Log) -> Iterator[Row]:
             given = {o: value for o, value in spec.options.items() if o in (options or {})}
-            found = function(spec.path, **given)
+            found = checked(function(spec.path, **given), Iterable)
             return rows_of(own, map(example, found), spec.path, log)
 
         def example(given: Any) -> dict[str, Any]:
-            if not isinstance(given, Mapping):
+            fields = checked(given, Mapping)
+            return {c: None if (value := fields.get(c)) == "" else value for c in columns}
+
+        def checked(given: Any, wanted: type) -> Any:
+            if not isinstance(given, wanted):
                 fix = f"let its function yield a dict of {', '.join(columns)} for each row"
                 raise InvalidValue(f"format {name}", given, fix)
-            return {c: None if (value := given.get(c)) == "" else value for c in columns}
+            return given
 
         FORMATS[name] = Format({own: read}, options or {})
         OWN.add(name)

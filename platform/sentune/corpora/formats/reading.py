@@ -1,4 +1,4 @@
-"""What readers share: the log that reads lines and rows and puts bad ones aside, and checks."""
+"""Shared by all readers: reading of lines and rows, quarantine of bad rows, checks of fields."""
 
 from __future__ import annotations
 
@@ -19,25 +19,29 @@ from sentune.io.bounded_read import LINE_BYTES, bounded_lines
 from sentune.io.object_store import files_at
 
 Row = tuple[Any, ...]
-"""One row, in the order of its kind's schema."""
+"""One row, with its fields in the order of the kind's schema."""
 
 Reader = Callable[[Spec, "Log"], Iterator[Row]]
 Readers = Mapping[Kind, Reader]
-"""The kinds that a corpus holds, and how to read them."""
+"""Kind that a corpus can be read as -> its reader."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class BadFieldError(ValueError):
-    """A field that makes its row unusable; the message is the reason."""
+    """A field is invalid, so that its row cannot be used; the message is the reason."""
 
 
 class Log:
-    """Reads lines and rows of JSON, TSV and CSV, counts them and puts aside what is unusable.
+    """Reads lines and rows of JSON, TSV and CSV, counts them and quarantines bad ones.
 
-    ``counts`` has ``read`` (rows of the source), ``bad`` (quarantined) and whatever the format
-    adds (``unlabelled``, ``blank``, ...). ``limit`` bad rows are allowed: ``N``, or ``P%`` of the
-    rows of the source.
+    Args:
+        limit: maximum number (``N``) or share of the rows (``P%``) that may be bad.
+
+    Attributes:
+        counts: ``read`` (rows of the source), ``bad`` (quarantined) and the format's own counts
+            (``unlabelled``, ``blank``, ...).
+        bad: the quarantined rows.
     """
 
     def __init__(self, limit: str) -> None:
@@ -47,7 +51,7 @@ class Log:
         self.bad: list[BadRow] = []
 
     def quarantine(self, path: str, line: int, reason: str) -> None:
-        """Put a row aside; a ``CorpusError`` where there are more than allowed."""
+        """Record a bad row; raise a ``CorpusError`` if there are more than allowed."""
         self.bad.append(BadRow(path=without_credentials(path), line=line, reason=reason))
         self.counts["bad"] += 1
         if len(self.bad) > self._most:
@@ -55,7 +59,7 @@ class Log:
             raise CorpusError(path, f"{reason}; {self._refusal(count)}", line=line)
 
     def check_share(self) -> None:
-        """Raise a ``CorpusError`` where the share of bad rows, once all are read, is too large."""
+        """Raise a ``CorpusError`` if too large a share of all rows was bad; call it at the end."""
         if len(self.bad) > self._share * self.counts["read"]:
             count = f"{len(self.bad):,} of {self.counts['read']:,} rows are bad"
             path = self.bad[0].path
@@ -64,12 +68,12 @@ class Log:
     def _refusal(self, count: str) -> str:
         first = self.bad[0]
         return (
-            f"{count} (the first: line {first.line}, {first.reason}); mend the file or allow more "
+            f"{count} (the first: line {first.line}, {first.reason}); fix the file or allow more "
             "with --bad-rows (a job, sentune corpora) or bad_rows=N among the corpus's options"
         )
 
     def nothing_left(self, path: str, kind: Kind) -> CorpusError:
-        """Return the error of a corpus without a usable row, with the first bad row's reason."""
+        """Return the error for a corpus without a usable row, with counts and the first reason."""
         counts = {"read": 0, **self.counts}
         rest = (f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items() if name != "read")
         reason = f"no {kind.value} are left of {counts['read']:,} rows"
@@ -79,30 +83,30 @@ class Log:
         return CorpusError(path, reason)
 
     def checks(self, path: str, line: int) -> Checks:
-        """Put the row aside where the block raises a ``BadFieldError``."""
+        """Quarantine the row if the block raises a ``BadFieldError``."""
         return Checks(self, path, line)
 
     def lines(self, path: str) -> Iterator[tuple[int, str]]:
-        """Yield numbered lines (from 1) of a UTF-8 file; others go to quarantine.
+        """Yield the lines of a UTF-8 file with their numbers, from 1; quarantine invalid ones.
 
-        Lines end at a newline only: SNLI has U+2028 and its like inside sentences.
+        Lines end at a newline only, because SNLI has U+2028 and similar characters in sentences.
         """
         for line, raw in raw_lines(path):
             self.counts["read"] += 1
             try:
                 text = raw.decode("utf-8-sig" if line == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                self.quarantine(path, line, f"no UTF-8 at byte {error.start}")
+                self.quarantine(path, line, f"invalid UTF-8 at byte {error.start}")
                 continue
             yield line, text.rstrip("\r\n")
 
     def parallel(self, first: str, second: str, what: str) -> Iterator[tuple[int, tuple[str, str]]]:
-        """Yield numbered lines that two files have both; a bad line takes its partner with it.
+        """Yield pairs of lines of two parallel files; if one line is bad, the pair is left out.
 
-        The lines of the first file are counted; the second has one ``what`` for each.
+        Only the lines of ``first`` are counted. ``what`` describes a line of ``second``.
 
         Raises:
-            CorpusError: the files differ in their numbers of lines, once all are read.
+            CorpusError: the files have different numbers of lines (after all are read).
         """
         before, other = self.counts["read"], ApartLog(self)
         partners = other.lines(second)
@@ -116,11 +120,11 @@ class Log:
             pass
         sizes = self.counts["read"] - before, other.counts["read"]
         if sizes[0] != sizes[1]:
-            reason = f"{sizes[1]} lines, but {first} has {sizes[0]}: one {what} a pair is needed"
+            reason = f"{sizes[1]} lines, but {first} has {sizes[0]}; each needs one {what}"
             raise CorpusError(second, reason)
 
     def objects(self, path: str, *needed: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield numbered objects (from 1) of a ``.jsonl`` file that have the keys of ``needed``.
+        """Yield (line, object) of a ``.jsonl`` file for objects that have all keys in ``needed``.
 
         Blank lines are counted and left out.
         """
@@ -131,14 +135,14 @@ class Log:
             with self.checks(path, line):
                 fields = parsed(text)
                 if not isinstance(fields, dict):
-                    raise BadFieldError("no JSON object")
+                    raise BadFieldError("not a JSON object")
                 for key in needed:
                     if key not in fields:
                         raise BadFieldError(f"the key {key} is missing")
                 yield line, fields
 
     def columns(self, path: str, *, fewest: int, most: int) -> Iterator[tuple[int, list[str]]]:
-        """Yield numbered rows of ``fewest`` to ``most`` columns, tabs between, quotes literal."""
+        """Yield numbered rows of ``fewest`` to ``most`` tab-separated columns, quotes literal."""
         wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
         for line, text in self.lines(path):
             fields = text.split("\t")
@@ -146,39 +150,41 @@ class Log:
                 yield line, fields
             else:
                 count = f"{len(fields)} column{'s' if len(fields) > 1 else ''}"
-                self.quarantine(path, line, f"{count} where there should be {wanted}")
+                self.quarantine(path, line, f"{count} instead of {wanted}")
 
     def headed(
         self, path: str, *needed: str | tuple[str, ...], csv_of: str = ""
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield numbered rows below a header, by its names; see ``records``.
+        """Yield numbered rows below a header as dicts; see ``records``.
 
         Raises:
-            CorpusError: the header lacks a name of ``needed``, of a tuple all names.
+            CorpusError: the header lacks a column in ``needed``, of which a tuple is alternatives.
         """
         source = self.records(path, csv_of=csv_of)
         line, header = next(source, (1, [""]))
         self.counts["read"] -= 1
         choices = [(name,) if isinstance(name, str) else name for name in needed]
         if missing := [" or ".join(names) for names in choices if not set(names) & set(header)]:
-            raise CorpusError(path, f"the header lacks {', '.join(missing)}", line=line)
+            found = ", ".join(header)[:200] or "empty"
+            reason = f"the header lacks {', '.join(missing)}; it is {found}"
+            raise CorpusError(path, reason, line=line)
         for line, values in source:
             with self.checks(path, line):
                 if len(values) != len(header):
-                    reason = f"{len(values)} columns where the header has {len(header)}"
+                    reason = f"{len(values)} columns, but the header has {len(header)}"
                     raise BadFieldError(reason)
                 yield line, dict(zip(header, values, strict=True))
 
     def records(self, path: str, *, csv_of: str = "") -> Iterator[tuple[int, list[str]]]:
-        """Yield numbered rows, the header first, with tabs between and quotes literal.
+        """Yield numbered rows of tab-separated columns, the header first; quotes are literal.
 
-        With ``csv_of``, a delimiter, the file is CSV: fields may be quoted and hold line breaks,
-        and a row has the number of the last line that it covers. Blank lines between rows are
-        counted and left out. A line that is no CSV goes to quarantine.
+        With ``csv_of``, a delimiter, the file is CSV. Fields may then be quoted and contain line
+        breaks, and a row has the number of its last line. Blank lines between rows are counted and
+        left out. Invalid CSV of one line is quarantined.
 
         Raises:
-            CorpusError: a row of several lines is no CSV, or has more or fewer columns than the
-                header: a quote that is not closed swallows the rows behind it.
+            CorpusError: a row of several lines is invalid or has another number of columns than
+                the header, probably because an unclosed quote has swallowed further rows.
         """
         if not csv_of:
             for line, text in self.lines(path):
@@ -196,7 +202,7 @@ class Log:
                 self.counts["read"] -= 1
                 yield content + "\n"
 
-        csv.field_size_limit(LINE_BYTES)  # of the process; by default 131,072 characters
+        csv.field_size_limit(LINE_BYTES)  # for the whole process; the default is 131,072
         reader = csv.reader(rows(), delimiter=csv_of, strict=True)
         while True:
             first, fields, damage = 0, list[str](), ""
@@ -209,10 +215,11 @@ class Log:
             self.counts["read"] += 1
             width = width or len(fields)
             if last > first and fields and len(fields) != width:
-                damage = f"{len(fields)} columns where the header has {width}"
+                damage = f"{len(fields)} columns, but the header has {width}"
             if damage and last > first:
                 reason = f"the row that begins here ends in line {last} ({damage})"
-                raise CorpusError(path, f"the quotes are damaged: {reason}", line=first)
+                fix = "close the quote that is left open"
+                raise CorpusError(path, f"the quotes are damaged: {reason}; {fix}", line=first)
             if damage:
                 self.quarantine(path, last, damage)
             elif fields:
@@ -222,7 +229,7 @@ class Log:
 
 
 class Checks:
-    """The block of ``Log.checks``; a class, as a generator would cost a third of reading SNLI."""
+    """Context manager of ``Log.checks``; a generator would add a third to the time of SNLI."""
 
     __slots__ = ("_line", "_log", "_path")
 
@@ -240,22 +247,22 @@ class Checks:
 
 
 class ApartLog(Log):
-    """For a second file of the same rows, and rows of several lines: only its bad rows count."""
+    """A log for a second file of the same rows, or rows of several lines; counts only bad rows."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(log.limit)
         self._log = log
 
     def quarantine(self, path: str, line: int, reason: str) -> None:
-        """Put a row aside in the other log."""
+        """Record a bad row in the other log."""
         self._log.quarantine(path, line, reason)
 
 
 def raw_lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """Yield numbered lines (from 1) of a file, undecoded, with their newlines.
+    """Yield the undecoded lines of a file with their numbers, from 1.
 
     Raises:
-        CorpusError: as ``sentune.io.bounded_read``, or the file is UTF-16.
+        CorpusError: as in ``sentune.io.bounded_read.bounded_lines``, or the file is UTF-16.
     """
     for number, raw in enumerate(bounded_lines(path), start=1):
         if number == 1 and _is_utf_16(raw):
@@ -265,19 +272,19 @@ def raw_lines(path: str) -> Iterator[tuple[int, bytes]]:
 
 
 def names_in(folder: str) -> set[str]:
-    """Return the names of what a folder holds, local or fsspec.
+    """Return the names of a folder's files and subfolders.
 
     Raises:
         CorpusError: there is no such folder.
     """
     system, root = files_at(folder)
     if not system.isdir(root):
-        raise CorpusError(folder, "there is no such folder")
+        raise CorpusError(folder, "there is no such folder; check the path")
     return {PurePosixPath(name).name for name in system.ls(root, detail=False)}
 
 
 def _is_utf_16(start: bytes) -> bool:
-    """Whether a file's beginning has the mark of UTF-16, or zeros in every other byte."""
+    """Return whether a file's first bytes have UTF-16's mark, or zeros in every other byte."""
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True
     even, odd = start[:8:2], start[1:8:2]
@@ -285,30 +292,32 @@ def _is_utf_16(start: bytes) -> bool:
 
 
 def parsed(text: str) -> Any:
-    """Return what a JSON text holds; refuse what is no JSON."""
+    """Parse JSON; raise ``BadFieldError`` if it is invalid."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} of the record" if "\n" in text else f"column {error.colno}"
-        raise BadFieldError(f"no JSON: {error.msg} at {place}") from None
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 100,000 brackets
-        raise BadFieldError(f"no usable JSON: {error}") from None
+        raise BadFieldError(f"not valid JSON: {error.msg} at {place}") from None
+    except (ValueError, RecursionError) as error:  # huge numbers, deep nesting
+        raise BadFieldError(f"unusable JSON: {error}") from None
 
 
 def sentence(value: object, name: str) -> str:
-    """Return a sentence without white space around it; refuse what is no text or empty."""
+    """Return a sentence, stripped; raise ``BadFieldError`` if it is no string or empty."""
     if not isinstance(value, str):
-        raise BadFieldError(f"{name} is no text" if value is not None else f"{name} is missing")
+        raise BadFieldError(
+            f"{name} is not a string" if value is not None else f"{name} is missing"
+        )
     text = value.strip()
     if not text:
         raise BadFieldError(f"{name} is empty")
-    if not text.isascii() and _SURROGATES.search(text):  # JSON may escape half a sign
+    if not text.isascii() and _SURROGATES.search(text):  # JSON can contain a lone one
         raise BadFieldError(f"{name} has half of a surrogate pair")
     return text
 
 
 def check_label(value: object) -> str:
-    """Return one of the three labels of inference; refuse anything else."""
+    """Return an inference label; raise ``BadFieldError`` for any other value."""
     if isinstance(value, int):
         raise BadFieldError(f"label {value} has no name; give labels as texts")
     if value not in LABELS:
@@ -317,11 +326,11 @@ def check_label(value: object) -> str:
 
 
 def number(value: object, name: str) -> float:
-    """Return a finite number; refuse anything else."""
+    """Return a finite number; raise ``BadFieldError`` for any other value."""
     try:
         result = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
-        raise BadFieldError(f"{name} is no number: {value!r}") from None
+        raise BadFieldError(f"{name} is not a number: {value!r}") from None
     if not math.isfinite(result):
         raise BadFieldError(f"{name} is not finite: {value!r}")
     return result

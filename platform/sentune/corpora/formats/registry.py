@@ -1,4 +1,4 @@
-"""All formats: what each gives and which options it has."""
+"""The registry of all formats, with their readers and options."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from sentune.corpora.schema import Kind
 
 
 class Format(NamedTuple):
-    """A format.
+    """A format of corpora.
 
     Attributes:
-        given: the kinds that it holds and how to read them, or a function that finds them out.
-        options: its own options with their meaning, beside those that all formats have.
+        given: its readers, or a function from a specification to readers.
+        options: its own options with their meaning, in addition to ``COMMON``.
     """
 
     given: Readers | Callable[[Spec], Readers]
     options: Mapping[str, str] = {}
 
     def readers(self, spec: Spec) -> Readers:
-        """Return the kinds that the corpus holds; others follow from them (see ``derived``)."""
+        """Return the readers of the corpus's native kinds; see ``open.derived`` for others."""
         return self.given(spec) if callable(self.given) else self.given
 
 
@@ -31,12 +31,12 @@ COMMON = {
     "rows": "A:B, a slice of the resulting rows",
     "premises": "A:B, a slice of the distinct first sentences",
     "bad_rows": "N or P%, the bad rows that are left out before they are an error",
-    "negatives": "one or all contradictions for each entailment, where pairs become triplets",
+    "negatives": "one or all contradictions for each entailment, if pairs become triplets",
 }
 
 
 def _nli(spec: Spec) -> Readers:
-    """One label a row, or with ``votes`` those of its annotators."""
+    """Return the reader of the gold labels, or with ``votes`` of the annotators' labels."""
     if "votes" in spec.options:
         return {Kind.SEVERAL_LABELS: nli.several}
     return {Kind.LABELLED_PAIRS: nli.jsonl}

@@ -1,6 +1,6 @@
-"""Which rows of a corpus are taken, and how one kind is turned into another.
+"""Take slices of a corpus's rows, and derive one kind of rows from another.
 
-All functions work on streams. Only what is stated to be collected is held in memory.
+All functions work on streams and hold rows in memory only if their docstring says so.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from sentune.io.object_store import StorageError
 Item = TypeVar("Item")
 
 _CACHED = 1 << 26
-"""Bytes of what is collected on disk that are held in memory."""
+"""Bytes of SQLite's page cache for rows that are collected on disk."""
 
 
 def parse_slice(option: str, text: str | None) -> slice | None:
-    """Return a Python slice written ``A:B``, either end optional, negative ones from the end."""
+    """Parse a slice ``A:B``; as in Python, ends are optional and may be negative."""
     if text is None:
         return None
-    found = re.fullmatch(r"(-?\d+)?:(-?\d+)?", text)
+    found = re.fullmatch(r"(-?\d{1,18})?:(-?\d{1,18})?", text)  # at most sys.maxsize
     if found is None:
         fix = "write it as A:B, such as 0:1000 or -500:"
         raise InvalidValue(f"corpus option {option}", text, fix)
@@ -37,7 +37,7 @@ def parse_slice(option: str, text: str | None) -> slice | None:
 
 
 def take(items: Iterable[Item], part: slice) -> Iterator[Item]:
-    """``list(items)[part]``, as a stream unless an end counts from the end."""
+    """Yield ``list(items)[part]``, as a stream unless an end is negative."""
     if (part.start or 0) < 0 or (part.stop or 0) < 0:
         yield from list(items)[part]
     else:
@@ -45,11 +45,16 @@ def take(items: Iterable[Item], part: slice) -> Iterator[Item]:
 
 
 def take_premises(rows: Iterable[Row], part: slice, column: int = 0) -> Iterator[Row]:
-    """Rows whose field ``column`` is among its distinct values sliced by ``part``.
+    """Yield the rows whose premise is in a slice of the distinct premises.
 
-    Distinct values are numbered in order of first appearance, so that two slices that do not
-    overlap share no premise even where a file returns to one (SNLI does). They are held in memory;
-    a slice that counts from the end collects all rows.
+    Premises are numbered in order of first appearance. Slices that do not overlap share no premise,
+    even if a premise's rows are scattered over the file (as in SNLI). The premises are held in
+    memory, and for a slice with a negative end all rows.
+
+    Args:
+        rows: rows of the corpus.
+        part: slice of the premises.
+        column: index of the premise in a row.
     """
     if (part.start or 0) < 0 or (part.stop or 0) < 0:
         rows = list(rows)
@@ -63,14 +68,14 @@ def take_premises(rows: Iterable[Row], part: slice, column: int = 0) -> Iterator
 
 
 def triplets(pairs: Iterable[Row], log: Log, *, every: bool = False) -> Iterator[Row]:
-    """Yield (premise, entailment, contradiction) of pairs, as SimCSE makes its training set.
+    """Yield (premise, entailment, contradiction) of labelled pairs, as in SimCSE's training set.
 
-    Every entailment of a premise gives one triplet with a contradiction of the same premise as its
-    hard negative. SimCSE (section 4.2) samples it at random; here the k-th entailment takes
-    contradiction k modulo their number, in file order, which needs no seed and uses them all.
-    ``every`` gives the cross product instead. Premises come in order of first appearance.
+    Every entailment of a premise gives one triplet, with a contradiction of the same premise as
+    hard negative. SimCSE (section 4.2) samples it at random. Here the k-th entailment takes
+    contradiction k modulo their number, in file order, which needs no seed and uses all of them.
+    With ``every``, all combinations are yielded. Premises are in order of first appearance.
 
-    Collects the pairs on disk: a premise may return anywhere in a file.
+    The pairs are collected on disk, because a premise's rows may be scattered over the file.
     """
     with _scratch("CREATE TABLE pairs (premise TEXT, hypothesis TEXT, label TEXT)") as scratch:
         scratch.executemany("INSERT INTO pairs VALUES (?, ?, ?)", (row[:3] for row in pairs))
@@ -101,8 +106,8 @@ _BY_PREMISE = """
 def sentence_pairs(rows: Iterable[Row], log: Log) -> Iterator[Row]:
     """Yield (anchor, positive) of operations, for InterSent's supervised contrastive baseline.
 
-    The two shorter sentences of fusion and difference are concatenated (section 3.3): fusion gives
-    (first + second, target), difference (first, second + target), the others (first, target).
+    The two shorter sentences of fusion and difference are concatenated (section 3.3). Fusion gives
+    (first + second, target), difference (first, second + target), other operations (first, target).
     Pairs of equal texts are dropped and counted as ``equal_pairs``.
     """
     for operation, first, second, target in rows:
@@ -119,9 +124,9 @@ def sentence_pairs(rows: Iterable[Row], log: Log) -> Iterator[Row]:
 
 
 def sentences(rows: Iterable[Row], columns: tuple[int, ...]) -> Iterator[Row]:
-    """Distinct sentences of the given columns, row by row, in order of first appearance.
+    """Yield the distinct sentences of the given columns, without nulls, in order of appearance.
 
-    A null is no sentence. Holds a digest of 16 bytes for each on disk.
+    A digest of 16 bytes is held on disk for each sentence.
     """
     with _scratch("CREATE TABLE seen (digest BLOB PRIMARY KEY) WITHOUT ROWID") as scratch:
         for row in rows:
@@ -133,7 +138,7 @@ def sentences(rows: Iterable[Row], columns: tuple[int, ...]) -> Iterator[Row]:
 
 @contextmanager
 def _scratch(table: str) -> Iterator[sqlite3.Connection]:
-    """Yield a database of one table in ``TMPDIR``, which goes with the block.
+    """Yield a temporary SQLite database with one table, in ``TMPDIR``.
 
     Raises:
         StorageError: the disk is full.
@@ -142,11 +147,11 @@ def _scratch(table: str) -> Iterator[sqlite3.Connection]:
         scratch.execute("PRAGMA journal_mode = OFF")
         scratch.execute(f"PRAGMA cache_size = -{_CACHED >> 10}")
         scratch.execute(table)
-        scratch.execute("BEGIN")  # else every row is a transaction of its own
+        scratch.execute("BEGIN")  # otherwise every row is its own transaction
         try:
             yield scratch
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                 raise
-            place = os.environ.get("TMPDIR", "/var/tmp")  # as SQLite finds it
+            place = os.environ.get("TMPDIR", "/var/tmp")  # where SQLite writes it
             raise StorageError(place, "the disk is full", "free some space", "TMPDIR") from error

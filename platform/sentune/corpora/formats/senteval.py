@@ -1,4 +1,4 @@
-"""SentEval's transfer tasks (Conneau & Kiela 2018): where their files lie, and their rows."""
+"""The format ``senteval``: files and rows of SentEval's transfer tasks (Conneau & Kiela 2018)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from sentune.errors import CorpusError
 from sentune.io.object_store import files_at
 
 Files = Mapping[str, str]
-"""Split, or label where a task has no splits, -> file."""
+"""Split -> file, or label -> file if the task has no splits."""
 
 _WHOLE = "whole"
-"""The one file of a layout that keeps all splits together."""
+"""Key of a layout's single file with all splits."""
 
 _SENTIMENTS = {"0": "negative", "1": "positive"}
 _QUESTIONS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
@@ -36,10 +36,10 @@ _SETS = {"TRAIN": "train", "TRIAL": "dev", "TEST": "test"}
 
 
 def _labelled(files: Files, log: Log) -> Iterator[Row]:
-    """A file for each label, one sentence a line in Latin-1; there are no splits.
+    """Yield rows of tasks with a Latin-1 file for each label, one sentence per line, no splits.
 
-    Blank lines are counted and left out (CR has 4 of 3,775; SentEval encodes them as a full stop
-    or an empty sentence, as the model's code sees fit).
+    Blank lines are counted and left out. CR has 4 in 3,775; SentEval encodes them as a full stop or
+    an empty sentence, depending on the model's code.
     """
     for label, path in files.items():
         for _, text in _latin(path, log):
@@ -50,8 +50,11 @@ def _labelled(files: Files, log: Log) -> Iterator[Row]:
 
 
 def _sentiment(files: Files, log: Log) -> Iterator[Row]:
-    """SST2: ``sentence TAB label`` in SentEval's ``sentiment-SPLIT``, ``label sentence`` in
-    ``stsa.binary.SPLIT``; labels are 0 and 1."""
+    """Yield rows of SST2, with labels 0 and 1.
+
+    Lines are ``sentence TAB label`` in SentEval's ``sentiment-SPLIT``, and ``label sentence`` in
+    ``stsa.binary.SPLIT``.
+    """
     for split, path in files.items():
         for line, text in log.lines(path):
             first, tab, last = text.rpartition("\t")
@@ -63,22 +66,24 @@ def _sentiment(files: Files, log: Log) -> Iterator[Row]:
 
 
 def _questions(files: Files, log: Log) -> Iterator[Row]:
-    """TREC: ``COARSE:fine question`` in Latin-1; the coarse one is the label."""
+    """Yield rows of TREC, ``COARSE:fine question`` in Latin-1; COARSE is the label."""
     for split, path in files.items():
         for line, text in _latin(path, log):
             coarse, _, rest = text.strip().partition(":")
             with log.checks(path, line):
                 if coarse not in _QUESTIONS:
-                    raise BadFieldError(f"the label is {coarse!r}, not of {', '.join(_QUESTIONS)}")
+                    names = ", ".join(_QUESTIONS)
+                    raise BadFieldError(f"the label is {coarse!r}, not one of {names}")
                 yield sentence(rest.partition(" ")[2], "text"), None, coarse, split
 
 
 def _latin(path: str, log: Log) -> Iterator[tuple[int, str]]:
-    """Numbered lines (from 1) of a Latin-1 file, as SentEval reads it.
+    """Yield the lines of a Latin-1 file with their numbers, from 1, as SentEval reads them.
 
-    ``latin_1`` counts the lines with a byte beyond ASCII, and ``latin_1_like_utf_8`` those of them
-    that would be UTF-8 too: a file that was converted is misread, and shows here. Lines end at a
-    newline only: the byte 85 (an ellipsis in MR and SUBJ) is a line end to Python.
+    The log counts lines with a byte beyond ASCII as ``latin_1``, and those among them that are
+    valid UTF-8 as ``latin_1_like_utf_8``, which shows that a file was converted and is misread.
+    Lines end at a newline only, because Python also breaks lines at byte 85 (an ellipsis in MR and
+    SUBJ).
     """
     for line, raw in raw_lines(path):
         log.counts["read"] += 1
@@ -92,7 +97,7 @@ def _latin(path: str, log: Log) -> Iterator[tuple[int, str]]:
 
 
 def _paraphrases(files: Files, log: Log) -> Iterator[Row]:
-    """MRPC: quality (0 or 1), two ids and two sentences below a header."""
+    """Yield rows of MRPC: quality (0 or 1), two ids and two sentences below a header."""
     for split, path in files.items():
         for line, fields in log.headed(path, "Quality", "#1 String", "#2 String"):
             with log.checks(path, line):
@@ -105,7 +110,7 @@ def _paraphrases(files: Files, log: Log) -> Iterator[Row]:
 def _sick(
     names: tuple[str, ...], value: Callable[[str], object], files: Files, log: Log
 ) -> Iterator[Row]:
-    """SICK: pairs with the column of ``names`` that is there; ``SICK.txt`` names rows' splits."""
+    """Yield rows of SICK with the first existing column of ``names``, converted by ``value``."""
     for part, path in files.items():
         own = ("SemEval_set",) if part == _WHOLE else ()
         for line, fields in log.headed(path, "sentence_A", "sentence_B", names, *own):
@@ -114,21 +119,21 @@ def _sick(
                 gold = value(next(fields[name] for name in names if name in fields))
                 if own and fields["SemEval_set"] not in _SETS:
                     name = fields["SemEval_set"]
-                    raise BadFieldError(f"SemEval_set is {name!r}, not {', '.join(_SETS)}")
+                    raise BadFieldError(f"SemEval_set is {name!r}, not one of {', '.join(_SETS)}")
                 yield first, second, gold, _SETS[fields["SemEval_set"]] if own else part
 
 
 def _benchmark(files: Files, log: Log) -> Iterator[Row]:
-    """The STS Benchmark: pairs with their similarity from 0 to 5."""
+    """Yield rows of the STS Benchmark: pairs with their similarity from 0 to 5."""
     for split, path in files.items():
         source = Spec(text=path, format="stsb", path=path, options={})
         yield from ((first, second, score, split) for first, second, score, _ in stsb(source, log))
 
 
 class _Task(NamedTuple):
-    """A task: its folder in SentEval's ``downstream``, how it is read, and its files.
+    """A transfer task: its folder in SentEval's ``downstream``, its reader and layouts of files.
 
-    ``layouts`` are files as SentEval names them and as others do; the first that is there is read.
+    Layouts are the files as SentEval and others name them. The first existing one is read.
     """
 
     folder: str
@@ -145,7 +150,7 @@ _SICK = (
     {_WHOLE: "SICK.txt"},
     _splits("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"),
 )
-_SICK_LABELS = partial(  # what SICK.txt and what the files of SemEval call the column
+_SICK_LABELS = partial(  # the column's names in SICK.txt and in SemEval's files
     _sick, ("entailment_label", "entailment_judgment"), lambda value: check_label(value.lower())
 )
 _SICK_SCORES = partial(_sick, ("relatedness_score",), partial(number, name="relatedness_score"))
@@ -192,15 +197,16 @@ OPTIONS = {"task": f"one of {', '.join(TASKS)}"}
 
 
 def readers(spec: Spec) -> Readers:
-    """Return the one kind that the task is read as."""
+    """Return the reader of the task's kind."""
     return {TASKS[spec.choice("task", "", TASKS)].kind: _rows}
 
 
 def _rows(spec: Spec, log: Log) -> Iterator[Row]:
-    """Rows of the task's files, which are found in the folder itself, in SentEval's folder of the
-    task below it, or below its ``downstream``; SICK's path may be ``SICK.txt`` itself.
+    """Yield the rows of the task's files and count the rows of each split.
 
-    A task of three splits may lack one of dev and test. ``counts`` has the rows of each split.
+    The files are searched in the folder itself, in the task's folder below it, and below its
+    ``downstream``. SICK's path may also be ``SICK.txt`` itself. A task of three splits may lack dev
+    or test.
     """
     task = TASKS[spec.options["task"]]
     files = _files(spec.path, task)
@@ -213,14 +219,14 @@ def _rows(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def _files(path: str, task: _Task) -> Files:
-    """Return the first layout that is there, with whole paths."""
+    """Return the first existing layout, with full paths."""
     system, root = files_at(path)
     root, path = root.rstrip("/"), path.rstrip("/")
     if system.isfile(root):
         if any(_WHOLE in layout for layout in task.layouts):
             return {_WHOLE: path}
         names = ", ".join(task.layouts[0].values())
-        raise CorpusError(path, f"is a file; give the folder with {names}")
+        raise CorpusError(path, f"this is a file; give the folder with {names}")
     below = ("", f"/{task.folder}", f"/downstream/{task.folder}")
     for folder in below:
         for layout in task.layouts:
@@ -234,8 +240,9 @@ def _files(path: str, task: _Task) -> Files:
 
 
 def _check(folder: str, layout: Files, there: Files) -> None:
-    """Refuse a layout without what the task cannot do without."""
+    """Raise a ``CorpusError`` if a required file of the layout is missing."""
     missing = [part for part in layout if part not in there]
     if missing and (len(layout) < len(SPLITS) or len(missing) > 1 or "train" in missing):
         names = ", ".join(layout[part] for part in missing)
-        raise CorpusError(folder, f"{names} is missing; there is {', '.join(there.values())}")
+        found = ", ".join(there.values())
+        raise CorpusError(folder, f"{names} is missing; the folder has only {found}")

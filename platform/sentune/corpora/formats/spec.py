@@ -1,4 +1,4 @@
-"""``FORMAT:PATH?key=value&...``: the one way in which a corpus is named."""
+"""Parse specifications of corpora, ``FORMAT:PATH?key=value&...``."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from sentune.errors import InvalidValue
 
 FIELD = "corpus"
 BAD_ROWS = "100"
-"""Bad rows that a corpus may have where nothing else is asked for."""
+"""Default limit of bad rows of a corpus."""
 
-_DIGITS = 18  # of an integer option; Python refuses to read 5,000 of them
+_DIGITS = 18  # maximum digits of an integer option, because Python refuses to read 5,000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """A corpus specification, taken apart.
+    """A parsed corpus specification.
 
     Attributes:
-        path: local path, fsspec URI or name, as the format understands it.
-        options: in the order given, percent-decoded.
+        path: local path, fsspec URI or name, depending on the format.
+        options: percent-decoded options, in their order.
     """
 
     text: str
@@ -32,14 +32,16 @@ class Spec:
     options: Mapping[str, str]
 
     def choice(self, option: str, default: str, allowed: Iterable[str]) -> str:
-        """Return the value of an option that has a fixed set of values; refuse any other."""
+        """Return the value of an option; raise ``InvalidValue`` if it is not in ``allowed``."""
         value, names = self.options.get(option, default), tuple(allowed)
         if value not in names:
-            raise InvalidValue(f"{FIELD} option {option}", value, f"use {_either(names)}")
+            *most, last = names
+            allowed = f"{', '.join(most)} or {last}" if most else last
+            raise InvalidValue(f"{FIELD} option {option}", value, f"use {allowed}")
         return value
 
     def integer(self, option: str, default: int, *, minimum: int) -> int:
-        """The value of an integer option; refuses what is no integer or below ``minimum``."""
+        """Return an integer option; raise ``InvalidValue`` if it is none or below ``minimum``."""
         text = self.options.get(option, str(default))
         if not re.fullmatch(rf"-?\d{{1,{_DIGITS}}}", text) or int(text) < minimum:
             fix = f"use an integer of at least {minimum}"
@@ -47,7 +49,7 @@ class Spec:
         return int(text)
 
     def mapping(self, option: str) -> dict[str, str]:
-        """Return the pairs of an option written ``a=b,c=d`` or ``a:b,c:d``; empty without it."""
+        """Return an option written ``a=b,c=d`` or ``a:b,c:d`` as a dict, empty if not given."""
         text = self.options.get(option, "")
         pairs = [re.split("[=:]", item, maxsplit=1) for item in text.split(",") if item]
         if any(len(pair) < 2 or not all(pair) for pair in pairs):
@@ -56,12 +58,13 @@ class Spec:
 
 
 def parse(text: str, formats: Iterable[str]) -> Spec:
-    """Take a specification apart.
+    """Parse a specification.
 
-    The path ends at the last ``?``; ``%3F`` stands for a ``?`` in it. Options are percent-decoded.
+    The path ends at the last ``?``. A ``?`` in the path is written ``%3F``.
 
     Raises:
-        InvalidValue: for an unknown format, a missing path or an option without a value.
+        InvalidValue: the format is unknown, the path is missing, or an option has no value or is
+            given twice.
     """
     name, colon, rest = text.partition(":")
     names = tuple(formats)
@@ -79,13 +82,13 @@ def parse(text: str, formats: Iterable[str]) -> Spec:
         if key in options:
             raise InvalidValue(FIELD, text, f"give the option {key} once")
         options[key] = unquote(value)
-    # %3F is a ? of the path, and %253F stands for %3F; all else in a path is as it is written
+    # %3F stands for ?, and %253F for %3F; nothing else in a path is decoded
     path = re.sub("%(25)?3[Ff]", lambda found: "%3F" if found[1] else "?", path)
     return Spec(text=text, format=name, path=path, options=options)
 
 
 def parse_bad_rows(text: str) -> tuple[float, float]:
-    """Return the largest count and the largest share of bad rows that ``N`` or ``P%`` allows."""
+    """Return the maximum number and share of bad rows that ``N`` or ``P%`` allows."""
     if re.fullmatch(rf"\d{{1,{_DIGITS}}}", text):
         return int(text), math.inf
     if re.fullmatch(r"\d{1,3}(\.\d+)?%", text) and float(text[:-1]) <= 100:
@@ -96,7 +99,7 @@ def parse_bad_rows(text: str) -> tuple[float, float]:
 
 
 def allow_bad_rows(text: str, most: str) -> str:
-    """Return a specification with the option ``bad_rows``, unless it has that already."""
+    """Add the option ``bad_rows`` to a specification unless it has it already."""
     name, mark, query = text.rpartition("?") if "?" in text else (text, "", "")
     options = query.split("&") if mark else []
     if any(option.startswith("bad_rows=") for option in options):
@@ -105,12 +108,8 @@ def allow_bad_rows(text: str, most: str) -> str:
 
 
 def check_options(spec: Spec, allowed: Mapping[str, str]) -> None:
-    """Refuses an option that the format does not have, naming those it has."""
+    """Raise ``InvalidValue`` for an option that the format does not have."""
     for option in spec.options:
         if option not in allowed:
             listing = "; ".join(f"{name} ({meaning})" for name, meaning in allowed.items())
             raise InvalidValue(f"{FIELD} option", option, f"{spec.format} allows {listing}")
-
-
-def _either(names: tuple[str, ...]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

@@ -1,10 +1,10 @@
-"""Pairs with scores: the STS Benchmark, SemEval's yearly STS tasks (2012 to 2016), C-STS.
+"""Formats of scored pairs: the STS Benchmark, SemEval's STS tasks (2012 to 2016), and C-STS.
 
 C-STS (Deshpande et al. 2023, princeton-nlp/c-sts) is similarity under a condition: CSV files with
-the columns ``sentence1``, ``sentence2``, ``condition`` and ``label``, 1 to 5; the labels of its
-test file are hidden (-1). LC-STS (Tu et al. 2024, brandeis-llc/L-CSTS) labels it again: a TSV file
-with the columns ``uid``, the number from 0 of a row of C-STS's development file, and
-``reannotated-label``, -1 where no condition fits.
+the columns ``sentence1``, ``sentence2``, ``condition`` and ``label`` from 1 to 5. The labels of its
+test file are hidden (-1). LC-STS (Tu et al. 2024, brandeis-llc/L-CSTS) is a new annotation: a TSV
+file with the columns ``uid``, the number from 0 of a row of C-STS's development file, and
+``reannotated-label``, which is -1 if the condition does not apply.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ CSTS_OPTIONS = {"labels": "LC-STS's .tsv, whose labels replace those of the same
 
 _INPUT, _GOLD, _END = "STS.input.", "STS.gs.", ".txt"
 _TOGETHER = "ALL"
-"""Not a subset: all gold scores of a year in one file."""
+"""Name of the file with all gold scores of a year, which is no subset."""
 
 _LEFT_OUT = "SMT"
-"""The subset of 2013 that SentEval could not pass on for its licence, and that the averages of
-papers for 2013 therefore leave out."""
+"""The subset of 2013 that papers leave out of the average, because its licence did not allow
+SentEval to distribute it."""
 
 _COLUMNS = ("sentence1", "sentence2", "condition", "label")
 _LC_COLUMNS = ["uid", "reannotated-label"]
@@ -40,27 +40,27 @@ _LOWEST, _HIGHEST = 1, 5
 
 
 def stsb(spec: Spec, log: Log) -> Iterator[Row]:
-    """Scored pairs of an STS Benchmark file: genre, file, year, id, score, and two sentences.
+    """Yield scored pairs of an STS Benchmark file: genre, file, year, id, score, two sentences.
 
-    Tab-separated without header; quotes are literal; columns after the seventh are sources. The
-    genre (main-captions, main-news, ...) is the subset.
+    Columns are tab-separated without a header, quotes are literal, and columns after the seventh
+    (sources) are ignored. The genre (main-captions, main-news, ...) is the subset.
     """
     for line, text in log.lines(spec.path):
         fields = text.split("\t")
         with log.checks(spec.path, line):
             if len(fields) < 7:
-                raise BadFieldError(f"{len(fields)} columns where there should be at least 7")
+                raise BadFieldError(f"{len(fields)} columns instead of at least 7")
             first, second = sentence(fields[5], "sentence1"), sentence(fields[6], "sentence2")
             yield first, second, number(fields[4], "score"), fields[0].strip() or None
 
 
 def folder(spec: Spec, log: Log) -> Iterator[Row]:
-    """Scored pairs of a year's folder, subset by subset in alphabetical order.
+    """Yield scored pairs of a year's folder, with its subsets in alphabetical order.
 
-    ``STS.input.NAME.txt`` holds two sentences a line, tab-separated with literal quotes, and what
-    follows them is their source (2016); ``STS.gs.NAME.txt`` holds the scores. Dropped and counted:
-    pairs with an empty line as score, ``unscored``, and those of subsets that are not asked for,
-    ``left_out_NAME``; without ``subsets`` that is SMT of 2013.
+    Each line of ``STS.input.NAME.txt`` has two sentences, tab-separated with literal quotes, and
+    their source (2016). ``STS.gs.NAME.txt`` has the scores. Pairs with an empty score are dropped
+    and counted as ``unscored``. Pairs of subsets that are not chosen are counted as
+    ``left_out_NAME``. By default all subsets except SMT of 2013 are chosen.
 
     Raises:
         InvalidValue: there is no such subset.
@@ -87,13 +87,13 @@ def folder(spec: Spec, log: Log) -> Iterator[Row]:
 def _pair(text: str, gold: str, name: str) -> Row:
     fields = text.split("\t")
     if len(fields) < 2:
-        raise BadFieldError("1 column where there should be 2 sentences")
+        raise BadFieldError("1 column instead of 2 sentences")
     first, second = sentence(fields[0], "sentence1"), sentence(fields[1], "sentence2")
     return first, second, number(gold, "score"), name
 
 
 def _subsets(path: str) -> list[str]:
-    """Return the subsets with a file of pairs or of scores; reading one needs both files."""
+    """Return the names of the subsets with a file of pairs or of scores."""
     files = names_in(path)
     names = {
         file.removeprefix(start).removesuffix(_END)
@@ -102,7 +102,8 @@ def _subsets(path: str) -> list[str]:
         if file.startswith(start) and file.endswith(_END)
     }
     if not names - {_TOGETHER}:
-        raise CorpusError(path, f"there is no {_INPUT}NAME{_END} with {_GOLD}NAME{_END}")
+        wanted = f"{_INPUT}NAME{_END} and {_GOLD}NAME{_END}"
+        raise CorpusError(path, f"there is no {wanted}; give the folder of one year")
     return sorted(names - {_TOGETHER})
 
 
@@ -120,13 +121,13 @@ def _chosen(spec: Spec, names: Collection[str]) -> Collection[str]:
 
 
 def csts(spec: Spec, log: Log) -> Iterator[Row]:
-    """Conditioned pairs of a C-STS file; with ``labels=FILE`` scored by LC-STS.
+    """Yield conditioned pairs of a C-STS file, with ``labels=FILE`` scored by LC-STS.
 
-    Dropped and counted: ``unscored`` rows (-1) and, with ``labels``, rows ``not_reannotated``. The
-    line of a bad row is the last one that it covers.
+    Rows with the label -1 are dropped and counted as ``unscored``, rows without a label in LC-STS
+    as ``not_reannotated``. A bad row is reported with the last of its lines.
 
     Raises:
-        CorpusError: a column is missing, or ``labels`` is damaged or has rows of another file.
+        CorpusError: a column is missing, or ``labels`` is damaged or belongs to another file.
     """
     again = _labels(spec.options["labels"]) if "labels" in spec.options else None
     for line, fields in log.headed(spec.path, *_COLUMNS, csv_of=","):
@@ -142,7 +143,7 @@ def csts(spec: Spec, log: Log) -> Iterator[Row]:
                 yield *texts, score
     rows = log.counts["read"] - log.counts["blank"]
     if again and max(again) >= rows:
-        reason = f"it labels row {max(again)}, but {spec.path} has {rows} rows, numbered from 0"
+        reason = f"it labels row {max(again)}, but {spec.path} has only {rows} rows, from row 0"
         raise CorpusError(spec.options["labels"], reason)
 
 
@@ -154,7 +155,11 @@ def _score(value: object) -> float:
 
 
 def _labels(path: str) -> dict[int, float]:
-    """Row number -> label of LC-STS. Strict: a label of another row would go unnoticed."""
+    """Return row number -> label of an LC-STS file; any bad line is an error.
+
+    Raises:
+        CorpusError: the file cannot be read, or a line is bad.
+    """
     found: dict[int, float] = {}
     for line, text in Log("0").lines(path):
         fields = text.split("\t")
@@ -167,7 +172,9 @@ def _labels(path: str) -> dict[int, float]:
             uid, label = fields
             place, score = int(uid), _score(label)
         except ValueError as error:
-            raise CorpusError(path, f"no number and label: {error}", line=line) from None
+            shape = f"the line is {text!r}, not a row number and a label with a tab between"
+            reason = str(error) if isinstance(error, BadFieldError) else shape
+            raise CorpusError(path, reason, line=line) from None
         if place < 0 or place in found:
             reason = "comes twice" if place in found else "is negative"
             raise CorpusError(path, f"uid {place} {reason}", line=line)
