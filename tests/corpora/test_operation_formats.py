@@ -136,7 +136,7 @@ def test_google_compression_of_two_columns(tmp_path: Path) -> None:
     corpus = operations(f"compression:{path}")
     assert rows(corpus) == [("compression", "{ A , old }", None, "A")]
     assert bad(corpus) == [
-        (2, "1 column instead of 2"), (3, "3 columns where there should be 2"),
+        (2, "1 column instead of 2"), (3, "3 columns instead of 2"),
     ]  # fmt: skip
 
 

@@ -162,6 +162,11 @@ def test_a_pickle_of_a_cached_table_is_a_path(tmp_path: Path) -> None:
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(loose)).vectors, table.vectors)
 
 
+def test_vectors_at_an_unknown_protocol_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=r"path: 'nowhere://x' cannot be used"):
+        open_words("glove:nowhere://x", None, tmp_path)
+
+
 def test_a_table_that_a_machine_lacks_says_so(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="does not exist on this machine"):
         WordTable.load(str(tmp_path / "none"))
