@@ -44,7 +44,7 @@ def test_a_lock_file_that_goes_is_a_lock_that_is_lost(
         else:
             lock.backend.break_lock()
         assert lock.lost
-        assert "released by hand" in lock.lost_because
+        assert "sentune study release" in lock.lost_because
 
 
 def test_where_the_file_system_does_not_lock_a_later_start_ends_the_earlier_driver(
