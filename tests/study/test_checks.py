@@ -91,7 +91,7 @@ def test_a_disk_that_cannot_hold_the_checkpoints(
     with pytest.raises(PlanError) as refused:
         check_disk(wanted, plan, each)
     assert refused.value.field == "--storage"
-    held = "4 trials at a time, 8 stopped that may go on, 4 kept"
+    held = "4 trials at a time, 8 stopped ones that may continue, 4 kept"
     for told in (decimal(most), f"{free:,} are free", held, "--keep", "--scheduler asha,"):
         assert told in refused.value.fix
     run = Path(wanted.folder, "trials", "0000")
