@@ -59,7 +59,7 @@ def test_without_limits_nothing_is_ever_used_up() -> None:
             Budget(max_gpu_hours=40),
             Spent(gpu_hours=31.26),
             Spent(gpu_hours=9),
-            "--max-gpu-hours 40 is used up: 31.26 GPU hours so far, 9 are reserved for a last trial",
+            "--max-gpu-hours 40 is used up: 31.26 GPU hours so far, 9 are reserved for a last",
         ),
         (Budget(max_gpu_hours=40), Spent(gpu_hours=40, hours=99), Spent(), "40 GPU hours so far"),
     ],

@@ -198,7 +198,7 @@ def test_trials_that_another_database_does_not_know_are_not_met(tmp_path: Path):
     with pytest.raises(StudyConflict) as refused:
         start(tmp_path, other)
     said = str(refused.value)
-    assert f"{folder}/trials has 3 runs of a study 'old' that {other} does not know" in said
+    assert f"{folder}/trials has 3 runs of a study 'old', but {other} has no such study" in said
     assert (
         f"They are in {folder}/optuna.journal: continue without --optuna and SENTUNE_OPTUNA" in said
     )
@@ -216,7 +216,7 @@ def test_trials_of_a_database_that_is_not_named_any_more_are_not_met(tmp_path: P
     with pytest.raises(StudyConflict) as refused:
         start(tmp_path)
     said = str(refused.value)
-    assert f"of a study 'old' that {folder}/optuna.journal does not know" in said
+    assert f"of a study 'old', but {folder}/optuna.journal has no such study" in said
     assert f"They are in {url}: continue with --optuna {url}" in said
     now = json.loads(json.dumps(fingerprint()))
     assert fork_from(place_of_trials(str(tmp_path), "old", None), new_study(), now, SPACE)[0]

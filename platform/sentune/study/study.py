@@ -53,8 +53,8 @@ logger = logging.getLogger(__name__)
 __all__ = ["MakeSpec", "Study", "StudyConfig", "StudyOutcome"]
 
 MakeSpec = Callable[[dict[str, Any], str, int, tuple[int, ...]], TrialSpec]
-"""(settings, name of the run, seed, milestones) -> ``TrialSpec``. If its ``directory`` is empty, the
-study sets it."""
+"""(settings, name of the run, seed, milestones) -> ``TrialSpec``. The study sets an empty
+``directory``."""
 
 
 @dataclass(frozen=True, kw_only=True)
