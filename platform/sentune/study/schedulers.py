@@ -281,9 +281,8 @@ class MedianStopping(Scheduler):
         best = self.sign * max(self.sign * value for value in own)
         if self.sign * best >= self.sign * usual:
             return ""
-        told = f"{best:.4g} at best by {examples:,} examples"
         others = f"the median of {len(until)} earlier trials' averages is {usual:.4g}"
-        return f"{told}; {others}"
+        return f"{best:.4g} at best by {examples:,} examples; {others}"
 
     def left(self, trials: int, milestone: int) -> int:
         # half of the trials end at the first rung

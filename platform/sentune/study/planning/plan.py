@@ -180,7 +180,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         concurrent=concurrent,
         concurrent_now=min(concurrent, now),
         gpus_unused=0.0 if config.gpus_per_worker else sum(node.gpus for node in capacity.nodes),
-        note=space.first_note() if config.sampler.partition(":")[0] != "grid" else "",
+        note=space.first_note() if config.tries_first else "",
     )
 
 

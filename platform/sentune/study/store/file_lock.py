@@ -45,7 +45,8 @@ class FileLock:
     def unlock(self) -> None:
         """Free the lock."""
         if self._fd is not None:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
             os.close(self._fd)
             self._fd = None
 

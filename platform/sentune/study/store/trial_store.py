@@ -111,9 +111,11 @@ class TrialStore:
             settings: all settings of the trial, drawn and fixed.
             attributes: further user attributes.
         """
-        said = {**(attributes or {}), codec.SEED: seed, codec.SETTINGS: dict(settings)}
         template = create_trial(
-            state=Stored.RUNNING, params=params, distributions=distributions, user_attrs=said
+            state=Stored.RUNNING,
+            params=params,
+            distributions=distributions,
+            user_attrs={**(attributes or {}), codec.SEED: seed, codec.SETTINGS: dict(settings)},
         )
         return self.add(template)
 
@@ -132,11 +134,11 @@ class TrialStore:
             cost: start of the trial -> its seconds and GPUs; see ``charge``.
         """
         name, stored = f"{codec.MILESTONE}{report.examples:012d}", self.get(number)
-        said = stored.user_attrs.get(name)
+        point = stored.user_attrs.get(name)
         with self.together():
-            if said is None:
+            if point is None:
                 reason = "" if report.final else self._verdict(stored, report)
-                said = {
+                point = {
                     "metrics": report.metrics,
                     "readouts": report.readouts,
                     "seconds": report.seconds,
@@ -145,16 +147,16 @@ class TrialStore:
                     "verdict": {"stop": bool(reason), "reason": reason},
                     **({"cost": dict(cost)} if cost else {}),
                 }
-                self._note(number, {name: said})
+                self._note(number, {name: point})
             elif cost:
                 self._note(number, {codec.COST + attempt: spent for attempt, spent in cost.items()})
-            self._point(stored, report.examples, said)
-        return str(said["verdict"]["reason"])
+            self._point(stored, report.examples, point)
+        return str(point["verdict"]["reason"])
 
-    def _point(self, stored: FrozenTrial, examples: int, said: Mapping[str, Any]) -> None:
+    def _point(self, stored: FrozenTrial, examples: int, point: Mapping[str, Any]) -> None:
         """Store a point of the curve for Optuna's samplers and plots, if there is one objective."""
         if len(self.objectives) == 1 and examples not in stored.intermediate_values:
-            value = float(said["metrics"][self.first.metric])
+            value = float(point["metrics"][self.first.metric])
             self.storage.set_trial_intermediate_value(self._place(stored.number), examples, value)
 
     def missing(self, report: Report) -> str:
@@ -209,8 +211,8 @@ class TrialStore:
         self, number: int, reason: str, *, repeats: bool = False, traceback: str = ""
     ) -> TrialRecord:
         """End a trial that cannot continue; if it ``repeats``, its settings are not run again."""
-        said: dict[str, Any] = {codec.TRACEBACK: traceback} if traceback else {}
-        return self._end(number, Stored.FAIL, reason=reason, repeats=repeats, **said)
+        more: dict[str, Any] = {codec.TRACEBACK: traceback} if traceback else {}
+        return self._end(number, Stored.FAIL, reason=reason, repeats=repeats, **more)
 
     def _end(
         self,
@@ -219,19 +221,19 @@ class TrialStore:
         *,
         values: Sequence[float] | None = None,
         constraints: Mapping[str, float] | None = None,
-        **said: Any,
+        **notes: Any,
     ) -> TrialRecord:
         """Store how a trial ends, then set its state.
 
         The value of a stopped trial is the last point of its curve, as for Optuna's samplers.
         """
-        said = without_credentials(said)  # a library's message may contain a URL
+        notes = without_credentials(notes)  # a library's message may contain a URL
         with self.together():
             stored = self.get(number)
             if state == Stored.PRUNED and stored.intermediate_values:
                 values = [stored.intermediate_values[max(stored.intermediate_values)]]
-            said |= {"values": values, "constraints": dict(constraints or {})}
-            end = {"state": state.name, **said}
+            notes |= {"values": values, "constraints": dict(constraints or {})}
+            end = {"state": state.name, **notes}
             self._note(number, {codec.END: end})
             self._conclude(stored, end)
         return self.record(number)
@@ -255,13 +257,13 @@ class TrialStore:
             counts: whether this counts towards ``StudyConfig.max_failures``.
             anew: whether it starts at 0 examples instead of at another trial's checkpoint.
         """
-        said = self.get(number).user_attrs
+        attributes = self.get(number).user_attrs
         changes: dict[str, Any] = {codec.MICRO_BATCH: micro_batch} if micro_batch else {}
         if anew:
             changes |= {codec.BEGUN_AT: 0, codec.INHERITED: {}}
         if counts:
-            changes[codec.RESTARTS] = said.get(codec.RESTARTS, 0) + 1
-        self._note(number, {**changes, codec.NOTES: [*said.get(codec.NOTES, []), note]})
+            changes[codec.RESTARTS] = attributes.get(codec.RESTARTS, 0) + 1
+        self._note(number, {**changes, codec.NOTES: [*attributes.get(codec.NOTES, []), note]})
 
     def noted(self, number: int, notes: Sequence[str]) -> None:
         """Store notes of a trial, each sentence once."""
@@ -282,10 +284,10 @@ class TrialStore:
         """Add the writes of a trial that a killed driver left out; end it if its end is stored."""
         stored = self.get(number)
         curve = codec.milestones(stored)
-        stops = [said["verdict"] for said in curve.values() if said["verdict"]["stop"]]
+        stops = [point["verdict"] for point in curve.values() if point["verdict"]["stop"]]
         with self.together():
-            for examples, said in curve.items():
-                self._point(stored, examples, said)
+            for examples, point in curve.items():
+                self._point(stored, examples, point)
             if codec.END in stored.user_attrs:
                 self._conclude(stored, stored.user_attrs[codec.END])
             elif stops:
