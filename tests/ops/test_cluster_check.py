@@ -202,7 +202,7 @@ def test_mlflow_behind_a_password(home: Path, serve: Callable[[str | None], str]
     (home / ".mlflow").mkdir()
     file = home / ".mlflow/credentials"
     file.write_text("[mlflow]\nmlflow_tracking_username = ann\nmlflow_tracking_password = wrong\n")
-    assert "does not take" in tracking_trouble(uri)
+    assert "does not accept" in tracking_trouble(uri)
     file.write_text(file.read_text().replace("wrong", "pass%word"))
     assert tracking_trouble(uri) == ""
 
@@ -245,7 +245,7 @@ def test_another_server_is_no_job_server_that_refuses_a_token(
     monkeypatch.setattr(Guarded, "refusal", 404)
     [found] = job_server(serve("nobody"))
     assert (found.subject, found.ok) == ("reachable", False)
-    assert "no job server (404)" in found.detail
+    assert "is not a job server (status 404)" in found.detail
 
 
 def test_addresses(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

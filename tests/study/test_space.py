@@ -86,7 +86,7 @@ def test_one_value_fixes(name, text, value):
         ("learning_rate", "1", "1e-05..0.001"),
         ("learning_rate", "fast", "give a number"),
         ("learning_rate", "nan", "finite"),
-        ("learning_rate", "5e-4..1e-4", "no range"),
+        ("learning_rate", "5e-4..1e-4", "is not a range"),
         ("layers", "2", "1..9 in steps of 2"),
         ("layers", "3.5", "1..9 in steps of 2"),
         ("pooling", "max", "cls, mean"),
