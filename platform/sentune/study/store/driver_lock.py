@@ -205,9 +205,7 @@ class DriverLock:
         self.generation, self._seconds = record.generation, record.seconds
         self._asked = self._answered = _awake()
         if before.driver:
-            logger.warning(
-                "study %s: taken over from a dead driver (%s)", self.study, before.driver
-            )
+            logger.warning("study %s: taken over from %s, which is gone", self.study, before.driver)
         self._thread = threading.Thread(target=self._run, name="sentune-driver", daemon=True)
         self._thread.start()
         return self
