@@ -138,7 +138,7 @@ def test_show_says_all_of_a_study(tmp_path: Path):
     make_study(tmp_path, told=told(), finals=FINALS, summary={"state": "running"})
     shown = run(tmp_path, "show", "toy")
     for line in (
-        "interrupted: its own command or `sentune study resume` goes on",
+        "interrupted: its own command or `sentune study resume` continues it",
         "4 of 30 ended: 2 complete, 1 stopped early, 1 failed, 1 unfinished; 1 more of other",
         "100.0 %, trial 5",
         "rate=0.3, pooling=mean  from older/8",

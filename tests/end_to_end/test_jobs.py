@@ -165,7 +165,7 @@ def test_another_database_and_learning_rate_under_the_same_name_are_refused_or_f
     assert other.returncode == 2
     told = " ".join(other.stderr.split())
     assert f"{storage}/gumbel/trials has " in told
-    assert f"of a study 'gumbel' that {database} does not know" in told
+    assert f"of a study 'gumbel', but {database} has no such study" in told
     assert f"They are in {storage}/gumbel/optuna.journal" in told
     assert (storage / "gumbel/model/model.safetensors").read_bytes() == before
     assert "--fork NAME" in told

@@ -160,7 +160,7 @@ def test_a_lock_outlives_a_restart(
     with lock_of(place_on_servers, 0.05) as lock:
         before = lock.backend.read().beat
         postgres.stop()
-        until_logged(caplog, "no beat, trying again")
+        until_logged(caplog, "beat failed, trying again")
         postgres.start()
         deadline = time.monotonic() + PATIENCE
         while lock.backend.read().beat <= before + 1:

@@ -198,11 +198,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_mlflow_behind_a_password(home: Path, serve: Callable[[str | None], str]) -> None:
     uri = serve("Basic " + base64.b64encode(b"ann:pass%word").decode())
-    assert "wants a user and a password" in tracking_trouble(uri)
+    assert "asks for a user and password" in tracking_trouble(uri)
     (home / ".mlflow").mkdir()
     file = home / ".mlflow/credentials"
     file.write_text("[mlflow]\nmlflow_tracking_username = ann\nmlflow_tracking_password = wrong\n")
-    assert "does not take" in tracking_trouble(uri)
+    assert "does not accept" in tracking_trouble(uri)
     file.write_text(file.read_text().replace("wrong", "pass%word"))
     assert tracking_trouble(uri) == ""
 
@@ -213,7 +213,7 @@ def test_mlflow_without_a_password(
     uri = serve(None)
     assert tracking_trouble(uri) == ""  # on loopback
     monkeypatch.setattr(cluster_doctor, "LOOPBACK", ())
-    assert "lets everyone in" in tracking_trouble(uri)
+    assert "needs no password" in tracking_trouble(uri)
     assert "does not answer" in tracking_trouble("http://127.0.0.1:1")
 
 
@@ -245,7 +245,7 @@ def test_another_server_is_no_job_server_that_refuses_a_token(
     monkeypatch.setattr(Guarded, "refusal", 404)
     [found] = job_server(serve("nobody"))
     assert (found.subject, found.ok) == ("reachable", False)
-    assert "no job server (404)" in found.detail
+    assert "is not a job server (status 404)" in found.detail
 
 
 def test_addresses(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

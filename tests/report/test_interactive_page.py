@@ -56,7 +56,7 @@ def test_a_figure_that_optuna_refuses_is_no_failure(monkeypatch: pytest.MonkeyPa
     optuna.visualization.is_available()  # the module is loaded when it is first used
     monkeypatch.setattr(optuna.visualization, "plot_slice", refuses)
     text = interactive_page(finished(20))
-    assert "<p>Slices: Optuna draws none: no common &lt;parameter&gt;</p>" in text
+    assert "<p>Slices: Optuna cannot draw it: no common &lt;parameter&gt;</p>" in text
     assert text.count(CHART) == 3
 
 

@@ -91,7 +91,7 @@ def test_a_disk_that_cannot_hold_the_checkpoints(
     with pytest.raises(PlanError) as refused:
         check_disk(wanted, plan, each)
     assert refused.value.field == "--storage"
-    held = "4 trials at a time, 8 stopped that may go on, 4 kept"
+    held = "4 trials at a time, 8 stopped ones that may continue, 4 kept"
     for told in (decimal(most), f"{free:,} are free", held, "--keep", "--scheduler asha,"):
         assert told in refused.value.fix
     run = Path(wanted.folder, "trials", "0000")
@@ -191,7 +191,7 @@ def test_a_tracking_database_may_be_missing_but_not_its_place(tmp_path: Path) ->
     assert tracking_silence(f"sqlite:///{tmp_path}/new/mlflow.db") == ""
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").touch()
-    assert f"{tmp_path}/file is no folder" in tracking_silence(f"sqlite:///{tmp_path}/file/x.db")
+    assert f"{tmp_path}/file is not a folder" in tracking_silence(f"sqlite:///{tmp_path}/file/x.db")
     assert "nothing answers" in tracking_silence(f"postgresql://127.0.0.1:{free_port()}/mlflow")
 
 

@@ -105,7 +105,7 @@ def test_what_is_no_fraction_is_in_its_own_unit() -> None:
         (
             finalist(7, [0.75]),
             finalist(3, [0.7]),
-            "by 5.0 points over one seed: that tells nothing",
+            "by 5.0 points over one seed: that says nothing",
         ),
         (finalist(7, [0.75], [1]), finalist(3, [0.7], [2]), "over seeds that they do not share"),
         (finalist(7, [0.7, 0.6]), finalist(3, [0.7, 0.6]), "on each of 2 seeds: neither is better"),

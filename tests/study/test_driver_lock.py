@@ -125,7 +125,9 @@ def test_a_suspended_driver_is_never_replaced(url: str):
         os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
         clock = Clock()
         for _ in range(2):
-            with pytest.raises(StudyConflict, match=f"suspended, pid {pid}: wake it or kill it"):
+            with pytest.raises(
+                StudyConflict, match=rf"suspended; continue it \(kill -CONT {pid}\) or kill it"
+            ):
                 still(url, clock).acquire()
             clock.now += 10 * EXPIRY
         holder = standing(url, "study").holder
@@ -340,7 +342,7 @@ def test_a_database_that_restarts_costs_nothing_and_is_logged_once(
             clock.now += 2.0
             lock.renew()
         assert not lock.lost
-        assert caplog.text.count("no beat, trying again") == 1
+        assert caplog.text.count("beat failed, trying again") == 1
         backend.fails = False
         lock.renew()
         assert lock.hours == pytest.approx(18 / 3600), "the time without answer counts"

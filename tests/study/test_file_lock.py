@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from pathlib import Path
@@ -44,7 +45,7 @@ def test_a_lock_file_that_goes_is_a_lock_that_is_lost(
         else:
             lock.backend.break_lock()
         assert lock.lost
-        assert "released by hand" in lock.lost_because
+        assert "sentune study release" in lock.lost_because
 
 
 def test_where_the_file_system_does_not_lock_a_later_start_ends_the_earlier_driver(
@@ -99,3 +100,12 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
     (tmp_path / "study").write_text("a file")
     with pytest.raises(InvalidValue, match=r"--storage: .*study.* cannot be written there"):
         DriverLock(f"{tmp_path}/study/optuna.db", "study").acquire()
+
+
+def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(file_lock.fcntl, "flock", refuse)
+    with pytest.raises(InvalidValue, match=r"--storage: .*study.*No locks available"):
+        DriverLock(f"{tmp_path}/study/optuna.journal", "study").acquire()

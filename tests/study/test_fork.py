@@ -83,7 +83,7 @@ def test_trials_keep_their_seed_and_segments_of_a_population_stay():
     study, said = forked(SPACE, trials=trials)
     assert [trial.user_attrs["seed"] for trial in study.get_trials()] == [4]
     assert said[1] == [
-        "1 trial left out: a segment of a population, whose settings changed as it was trained"
+        "1 trial left out: a segment of a population, whose settings changed during training"
     ]
 
 
@@ -101,7 +101,7 @@ def test_a_setting_that_is_fixed_now_keeps_the_trials_that_had_its_value():
     )
     study, said = forked(space)
     assert [t.params for t in study.get_trials()] == [{"rate": 0.31}]
-    assert said[1] == ["2 trials left out: pooling is not cls, as the new study has it"]
+    assert said[1] == ["2 trials left out: pooling is not cls, as in the new study"]
 
 
 def test_a_setting_that_was_fixed_may_be_searched_now():
@@ -122,7 +122,7 @@ def test_a_setting_that_was_fixed_may_be_searched_now():
             replace(SPACE, fixed={"layers": 2, "heads": 1}),
             "without a value of heads, which the new study fixes",
         ),
-        (replace(SPACE, fixed={}), "with a value of layers, which the new study leaves out"),
+        (replace(SPACE, fixed={}), "with a value of layers, which the new study does not have"),
     ],
 )
 def test_settings_that_only_one_of_the_studies_knows(space: SearchSpace, why: str):
@@ -198,8 +198,10 @@ def test_trials_that_another_database_does_not_know_are_not_met(tmp_path: Path):
     with pytest.raises(StudyConflict) as refused:
         start(tmp_path, other)
     said = str(refused.value)
-    assert f"{folder}/trials has 3 runs of a study 'old' that {other} does not know" in said
-    assert f"They are in {folder}/optuna.journal: go on without --optuna and SENTUNE_OPTUNA" in said
+    assert f"{folder}/trials has 3 runs of a study 'old', but {other} has no such study" in said
+    assert (
+        f"They are in {folder}/optuna.journal: continue without --optuna and SENTUNE_OPTUNA" in said
+    )
     assert "--fork NAME" in said
     now = json.loads(json.dumps(fingerprint()))
     place = place_of_trials(str(tmp_path), "old", other)
@@ -214,8 +216,8 @@ def test_trials_of_a_database_that_is_not_named_any_more_are_not_met(tmp_path: P
     with pytest.raises(StudyConflict) as refused:
         start(tmp_path)
     said = str(refused.value)
-    assert f"of a study 'old' that {folder}/optuna.journal does not know" in said
-    assert f"They are in {url}: go on with --optuna {url}" in said
+    assert f"of a study 'old', but {folder}/optuna.journal has no such study" in said
+    assert f"They are in {url}: continue with --optuna {url}" in said
     now = json.loads(json.dumps(fingerprint()))
     assert fork_from(place_of_trials(str(tmp_path), "old", None), new_study(), now, SPACE)[0]
 

@@ -285,7 +285,7 @@ def test_what_a_driver_writes_that_has_lost_its_lock_is_not_read(path: str) -> N
     early.create_new_study(MAXIMIZE, "s")
     early.create_new_trial(0)
     late.create_new_trial(0)
-    with pytest.raises(StudyConflict, match="another driver has taken the study over"):
+    with pytest.raises(StudyConflict, match="another driver has taken over the study"):
         early.create_new_trial(0)
     line = Path(path).read_bytes().splitlines(keepends=True)[1]
     with Path(path).open("ab") as file:
@@ -301,7 +301,7 @@ def test_who_looks_makes_no_file_and_writes_none(path: str, journal: StudyJourna
         StudyJournal(f"{path}.other")
     assert not Path(f"{path}.other").exists()
     before = Path(path).read_bytes()
-    with pytest.raises(OSError, match="open to be read alone"):
+    with pytest.raises(OSError, match="open for reading only"):
         StudyJournal(path).create_new_trial(0)
     assert Path(path).read_bytes() == before
 
@@ -331,9 +331,9 @@ def test_the_trials_before_a_damaged_line_can_be_kept(path: str, journal: StudyJ
     lines = Path(path).read_bytes().splitlines(keepends=True)
     damaged = lines[-2].replace(b"op_code", b"op_kode")
     Path(path).write_bytes(b"".join([*lines[:-2], damaged, lines[-1]]))
-    with pytest.raises(DamagedFile, match=f":{len(lines) - 1}: .*from there on: head -n") as told:
+    with pytest.raises(DamagedFile, match=f":{len(lines) - 1}: .*all later lines: head -n") as told:
         StudyJournal(path, driver=True)
-    subprocess.run(str(told.value).rpartition("from there on: ")[2], shell=True, check=True)
+    subprocess.run(str(told.value).rpartition("all later lines: ")[2], shell=True, check=True)
     kept = trials_in(path)
     assert len(kept) == 2
     assert all(trial.state is TrialState.COMPLETE for trial in kept)

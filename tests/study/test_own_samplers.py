@@ -104,7 +104,7 @@ def test_trials_without_memory_end_no_model(folder: Path, name: str) -> None:
         ("mutation:Nothing", "cannot be imported here"),
         ("others:number", "no class"),
         ("pathlib:Path", "derived from optuna.samplers.BaseSampler"),
-        ("others:GridSampler", "not made of a seed alone.*search_space.*derived from it"),
+        ("others:GridSampler", "needs more than a seed.*search_space.*name a subclass"),
     ],
 )
 def test_what_is_no_sampler_is_refused_before_a_cluster_is_asked_for(

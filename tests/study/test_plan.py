@@ -130,7 +130,7 @@ def test_gpus_cost_while_one_of_them_validates():
     assert cost.hours == pytest.approx(4 * each / 2 / 3600)
     assert cost.hours_now is None
     assert "upper bound" in cost.basis
-    assert "4 workers are taken to train 4 times as fast" in cost.basis
+    assert "4 workers are assumed to train 4 times as fast" in cost.basis
 
 
 def test_a_search_takes_no_less_than_its_longest_trial():

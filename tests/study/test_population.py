@@ -216,7 +216,7 @@ def test_a_closed_population_starts_nothing_more():
 
 def test_what_cannot_be_done_is_refused():
     store = open_population().store
-    with pytest.raises(InvalidValue, match="mid-training are rate, weight"):
+    with pytest.raises(InvalidValue, match="during training: rate, weight"):
         Population(store, SPACE.narrow({"rate": "1e-3"}), members=6, generations=5, seed=0)
     with pytest.raises(InvalidValue, match="--generations"):
         Population(store, SPACE, members=2, generations=901, seed=0)

@@ -78,7 +78,7 @@ def test_a_validation_that_takes_too_long_is_left_out(make_trial: MakeTrial) -> 
 
 
 def test_a_probe_without_a_step_says_so(make_trial: MakeTrial) -> None:
-    with pytest.raises(TrialFailed, match="no step of 16 examples was through in 600 s"):
+    with pytest.raises(TrialFailed, match="no step of 16 examples was complete after 600 s"):
         probe_training(make_trial(corpus=Alarm()), batch_size=16, seconds=600, gpu=False)
 
 

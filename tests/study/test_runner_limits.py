@@ -61,7 +61,7 @@ def test_no_trial_starts_that_leaves_no_hours_for_the_finals(tmp_path: Path) -> 
         study.say(name, final=True, seconds=1800.0)
         study.runner.end(name)
     assert study.start("d") is None, "1.5 hours are used up, and 1.5 are needed"
-    assert "1.5 are kept for a last trial and the finals" in study.runner.limits.ended_early
+    assert "1.5 are reserved for a last trial and the finals" in study.runner.limits.ended_early
     study.runner.limits.begin_finals(0.0)
     held.hours = 2.0
     assert not study.runner.limits.closed()

@@ -86,7 +86,7 @@ def test_one_value_fixes(name, text, value):
         ("learning_rate", "1", "1e-05..0.001"),
         ("learning_rate", "fast", "give a number"),
         ("learning_rate", "nan", "finite"),
-        ("learning_rate", "5e-4..1e-4", "no range"),
+        ("learning_rate", "5e-4..1e-4", "is not a range"),
         ("layers", "2", "1..9 in steps of 2"),
         ("layers", "3.5", "1..9 in steps of 2"),
         ("pooling", "max", "cls, mean"),
@@ -204,7 +204,7 @@ def test_points_to_try_come_before_the_first_one_and_are_as_it_where_they_say_no
     ("text", "said"),
     [
         ("batch_size=17", "--try-first batch_size: '17' cannot be used; give one of 16, 32, 64$"),
-        ("batchsize=16", "--try-first batchsize: '16'.*what is searched is batch_size"),
+        ("batchsize=16", "--try-first batchsize: '16'.*the searched settings are batch_size"),
         ("layers=2", r"--try-first layers: '2'.*1..9 in steps of 2"),
         ("batch_size", "write setting=value,setting=value"),
         ("batch_size=16,batch_size=32", "each setting once"),
@@ -309,7 +309,7 @@ def test_numbers_of_numpy_are_those_of_python() -> None:
 
 @pytest.mark.parametrize("value", [[32, 64], np.array([32, 64]), {"a": 1}])
 def test_what_is_no_value_or_no_dimension_is_refused_where_it_is_written(value: Any) -> None:
-    with pytest.raises(ValueError, match="is no value; write Choice"):
+    with pytest.raises(ValueError, match="without a list, as in Choice"):
         Choice(value)
     with pytest.raises(InvalidValue, match=r"settings\[batch_size\]: .*Choice\(VALUE\)"):
         replace(SPACE, settings={"batch_size": value})

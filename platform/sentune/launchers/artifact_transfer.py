@@ -1,4 +1,4 @@
-"""Send the driver's encoder folder to the workers: by the study's object store, else by Ray's."""
+"""Transfer of the encoder's folder from driver to workers, by the study's or Ray's object store."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ShippedFolder:
-    """A folder's files in an object store of the study, or in Ray's.
+    """Files of a folder in the study's object store, or in Ray's.
 
     Attributes:
-        path: of the folder on the driver's machine.
-        digest: of all names and contents.
-        stamp: names, sizes and times of the files, as the driver saw them.
-        files: the reference to the contents, in a list: Ray would resolve it in an argument.
-        uri: of the files in an object store; empty where ``files`` has them.
+        path: path of the folder on the driver's machine.
+        digest: digest of all names and contents.
+        stamp: names, sizes and times of the files on the driver's machine.
+        files: reference to the contents in Ray's object store, in a list so that Ray does not
+            resolve it in an argument; empty with ``uri``.
+        uri: URI of the files in the study's object store, or empty.
     """
 
     path: str
@@ -42,15 +43,15 @@ class ShippedFolder:
     def open(self) -> str:
         """Return a path on this machine with the files.
 
-        The folder itself where it looks as the driver saw it: on the driver's machine and on a
-        shared file system. Elsewhere a copy in this user's cache, named by its digest, written once
-        for all processes and compared with the digest before it is used.
+        On the driver's machine and on a shared file system this is the folder itself, if its stamp
+        matches. Otherwise it is a copy in this user's cache, named and checked by its digest, and
+        written once for all processes.
         """
         if _stamp(Path(self.path)) == self.stamp:
             return self.path
         folder = fetched(self.digest)
         if folder.is_dir() and _digest(folder) != self.digest:
-            logger.warning("%s is not as it was written; it is written anew", folder)
+            logger.warning("%s has changed since it was written; it is written again", folder)
             shutil.rmtree(folder)
         return str(new_folder(folder, self._write))
 
@@ -62,13 +63,16 @@ class ShippedFolder:
                 (draft / name).parent.mkdir(parents=True, exist_ok=True)
                 (draft / name).write_bytes(content)
         if _digest(draft) != self.digest:
-            why, fix = "its files are not as sent", "delete it and run the same command again"
+            why, fix = (
+                "its files differ from those sent",
+                "delete it and run the same command again",
+            )
             raise CacheError(self.uri or self.path, why, fix)
 
 
 @dataclass(frozen=True)
 class WithEncoder:
-    """A program whose encoder is opened on the node where it runs."""
+    """A program with an encoder that is opened on the node where it runs."""
 
     program: Program
     encoder: ShippedFolder
@@ -78,10 +82,12 @@ class WithEncoder:
 
 
 def ship(folder: str, uri: str = "") -> ShippedFolder:
-    """Put a folder's files where workers find them, once for all trials.
+    """Upload a folder's files once for all trials.
 
-    That is below ``uri``, a place in an object store, where they are named by their digest; without
-    it Ray's own object store, which takes memory of this node.
+    Args:
+        folder: folder on this machine.
+        uri: URI in an object store, below which the files are named by their digest; without it
+            they go to Ray's object store, in this node's memory.
     """
     place = Path(folder)
     stamp, digest = _stamp(place), _digest(place)
@@ -94,6 +100,7 @@ def ship(folder: str, uri: str = "") -> ShippedFolder:
 
 
 def _stamp(folder: Path) -> str:
+    """Return names, sizes and times of a folder's files."""
     files = [(p.relative_to(folder).as_posix(), p.stat()) for p in sorted(folder.rglob("*"))]
     return "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in files)
 

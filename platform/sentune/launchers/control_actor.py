@@ -1,9 +1,9 @@
-"""The control actor: carries verdicts and requests from the driver to its trials, beats back.
+"""Control actor: passes verdicts and signals from the driver to its trials, and beats back.
 
-Trials on a Ray Train group ask it at each milestone whether they go on, and leave by themselves: a
-STOP from Tune on such a trial leaves its placement group and all its CPUs taken for as long as the
-study runs (5 times in 5 on Ray 2.60, ray#54305). Every trial asks it about once a second whether it
-is to write a checkpoint and leave, and gives it its newest beat with the question.
+Trials on a Ray Train group ask it at each milestone whether they continue, and end by themselves. A
+STOP from Tune would leave the placement group of such a trial, and all its CPUs, reserved until the
+study ends (5 times in 5 on Ray 2.60, ray#54305). Every trial asks about once a second whether it
+must write a checkpoint and leave, and sends its newest beat.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""How often the actor asks Ray which machines are being taken back, however many trials ask it."""
+"""Seconds between the actor's questions to Ray which machines are being drained."""
 
 POLL_SECONDS = 1.0
-"""How often a trial asks the actor."""
+"""Seconds between a trial's questions to the actor."""
 
 BEAT_SECONDS = 2.0
-"""How often the driver asks the actor for the beats of its trials."""
+"""Seconds between the driver's questions for the beats of its trials."""
 
 ANSWER_SECONDS = 10.0
-"""How long an answer may take before the actor is asked again."""
+"""Seconds that an answer may take before the actor is asked again."""
 
 
 class ControlSignal(StrEnum):
-    """Order to a trial between two steps."""
+    """What a trial must do between two steps."""
 
     NONE = ""
     LEAVE = "leave"
@@ -60,17 +60,23 @@ class ControlSignal(StrEnum):
 
 
 Ask = Callable[[], ControlSignal]
-"""Called on every worker of a group between two steps; all of them get the same answer."""
+"""Function that every worker of a group calls between two steps; all get the same answer."""
 
 
 def no_signal() -> ControlSignal:
-    """Return ``NONE``, where there is no control actor."""
+    """Return ``NONE``; used without a control actor."""
     return ControlSignal.NONE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """A process of a trial's Ray Train group: its machine's IP address, its handle, its places."""
+    """A worker of a trial's Ray Train group.
+
+    Attributes:
+        node: IP address of its machine.
+        actor: handle of its process.
+        group: placement group of the trial.
+    """
 
     rank: int
     node: str
@@ -80,7 +86,7 @@ class Worker:
 
 
 class ControlActor:
-    """Keeps the messages between the driver and the workers of each trial."""
+    """Actor that keeps the messages between the driver and the workers of each trial."""
 
     def __init__(self) -> None:
         self._verdicts: defaultdict[str, dict[int, asyncio.Future[bool]]] = defaultdict(dict)
@@ -93,9 +99,9 @@ class ControlActor:
         self._looked = -LOOK_SECONDS
 
     async def put(self, trial: str, examples: int, goes_on: bool) -> None:
-        """Set the verdict at a milestone that has reached the driver; the first one stands.
+        """Set the verdict at a milestone; only the first call for a milestone counts.
 
-        Those of earlier milestones go: all workers of a group have had them by the next one.
+        Verdicts at earlier milestones are dropped, since all workers of the group have them.
         """
         future = self._future(trial, examples)
         if not future.done():
@@ -104,7 +110,7 @@ class ControlActor:
             del self._verdicts[trial][earlier]
 
     async def verdict(self, trial: str, examples: int) -> bool:
-        """Return whether the trial goes on, once the milestone has reached the driver."""
+        """Wait for the verdict at a milestone, and return whether the trial continues."""
         return await self._future(trial, examples)
 
     def _future(self, trial: str, examples: int) -> asyncio.Future[bool]:
@@ -113,21 +119,21 @@ class ControlActor:
         return self._verdicts[trial][examples]
 
     async def forget(self, trial: str) -> None:
-        """Drop all that is kept for a trial: its run has ended, or is about to start."""
+        """Drop everything about a trial that has ended or is about to start."""
         for kept in (self._verdicts, self._ends, self._beats, self._workers):
             kept.pop(trial, None)
         self._resized.discard(trial)
 
     async def record_end(self, trial: str, report: Report) -> None:
-        """Keep the report with which a trial's group ends, the first worker's that has one."""
+        """Keep the report with which a trial's group ends; only the first one counts."""
         self._ends.setdefault(trial, report)
 
     async def take_end(self, trial: str) -> Report | None:
-        """Return the report with which a trial's group has ended, and forget it."""
+        """Return and drop the report with which a trial's group has ended, if any."""
         return self._ends.pop(trial, None)
 
     async def enter(self, trial: str, worker: Worker) -> None:
-        """Note a worker of a trial's group."""
+        """Register a worker of a trial's group."""
         self._workers[trial][worker.rank] = worker
 
     async def workers(self, trial: str) -> list[Worker]:
@@ -135,28 +141,28 @@ class ControlActor:
         return [*self._workers.get(trial, {}).values()]
 
     async def beats(self) -> tuple[int, dict[str, Beat]]:
-        """Return the number of this process, and the newest beat of each trial at work."""
+        """Return the pid of this process, and the newest beat of each running trial."""
         return os.getpid(), self._beats
 
     async def running(self, trial: str) -> bool:
         """Return whether a trial's group has asked for a signal since its last start."""
-        return trial in self._beats  # the first question has one
+        return trial in self._beats  # the first question sends one
 
     async def resize(self, trial: str) -> None:
-        """Tell a trial's group, from now on, to leave for a larger one."""
+        """Signal a trial's group from now on to leave for a larger one."""
         self._resized.add(trial)
 
     async def ask_to_leave(self) -> None:
-        """Tell every trial, from now on, to write a checkpoint and leave."""
+        """Signal every trial from now on to write a checkpoint and leave."""
         self._leave = True
 
     async def signal(self, node: str, trial: str = "", beat: Beat | None = None) -> ControlSignal:
-        """Return what a trial on a node is to do, and keep its beat.
+        """Return the signal for a trial on a node, and keep its beat.
 
         Args:
-            node: Ray's id of it.
-            trial: whose worker asks; empty for a process that trains nothing.
-            beat: of the worker; None: nothing has changed.
+            node: Ray's id of the node.
+            trial: name of the trial; empty for a process that does not train.
+            beat: newest beat of the trial; None if it has not changed.
         """
         if beat is not None:
             self._beats[trial] = beat
@@ -171,9 +177,9 @@ class ControlActor:
 
 
 class ControlClient:
-    """The driver's calls to the ``ControlActor``, which takes no CPU; but for one none waits.
+    """Client of the driver for the ``ControlActor``; only ``workers`` waits for an answer.
 
-    The actor stays on the driver's machine, as another one may be taken away.
+    The actor reserves no CPU and runs on the driver's machine, since others may be preempted.
     """
 
     def __init__(self) -> None:
@@ -183,13 +189,13 @@ class ControlClient:
         self._answered, self._pid, self._waits = time.monotonic(), 0, ExitStack()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what goes to a trial's processes, which use the actor alone."""
+        """Return the state for a trial's processes, which only use the actor."""
         return {"actor": self.actor}
 
     def beats(self) -> dict[str, Beat] | None:
-        """Return the newest beat of each trial at work; None where no answer has come since.
+        """Return the newest beat of each running trial; None if no new answer has come.
 
-        Each answer is returned once; the next one is asked for ``BEAT_SECONDS`` after the last.
+        Each answer is returned once. The next one is requested ``BEAT_SECONDS`` after it.
 
         Raises:
             SentuneError: the actor has died.
@@ -198,7 +204,7 @@ class ControlClient:
             if time.monotonic() - self._answered >= BEAT_SECONDS:
                 self._asked = self.actor.beats.remote()
                 what = f"the study's control actor, process {self._pid} on this machine"
-                fix = f"kill -CONT {self._pid} wakes it, if it is suspended"
+                fix = f"kill -CONT {self._pid} continues it if it is suspended"
                 self._waits.enter_context(WAITS.until(what, fix))
             return None
         if not ray.wait([self._asked], timeout=0)[0]:
@@ -210,39 +216,39 @@ class ControlClient:
             self._pid, answer = ray.get(asked)
         except ray.exceptions.RayActorError:
             raise SentuneError(
-                "the control actor, which tells trials whether they go on, has died: run the same "
-                "command again, trials go on from their checkpoints"
+                "the study's control actor has died: run the same command again, trials continue "
+                "from their checkpoints"
             ) from None
         return answer
 
     def workers(self, trial: str) -> list[Worker]:
-        """Return the workers of a trial's group; it waits."""
+        """Return the workers of a trial's group, waiting for the answer."""
         workers: list[Worker] = ray.get(self.actor.workers.remote(trial), timeout=ANSWER_SECONDS)
         return workers
 
     def put(self, trial: str, examples: int, goes_on: bool) -> None:
-        """Set a trial's verdict at a milestone, in examples."""
+        """Set a trial's verdict at a milestone."""
         self.actor.put.remote(trial, examples, goes_on)
 
     def forget(self, trial: str) -> None:
-        """Drop all that the actor keeps for a trial."""
+        """Drop everything that the actor has about a trial."""
         self.actor.forget.remote(trial)
 
     def ask_to_leave(self) -> None:
-        """Ask all trials to leave before their next step."""
+        """Ask all trials to write a checkpoint and leave."""
         self.actor.ask_to_leave.remote()
 
     def close(self) -> None:
-        """End the actor; trials that still run go on without it."""
+        """End the actor; running trials continue without it."""
         self._waits.close()
         ray.kill(self.actor)
 
 
 @contextmanager
 def listening(control: Any, trial: str) -> Iterator[Ask]:
-    """Yield what returns the control actor's newest answer to a trial; a thread asks, with a beat.
+    """Yield a function that returns the actor's newest signal to a trial, which a thread polls.
 
-    Training never waits for the actor or fails with it.
+    The thread also sends the trial's beats. Training never waits for the actor or fails with it.
     """
     node, over = ray.get_runtime_context().get_node_id(), threading.Event()
     sending = threading.Lock()
@@ -264,7 +270,9 @@ def listening(control: Any, trial: str) -> Iterator[Ask]:
             except ray.exceptions.GetTimeoutError:
                 pass  # a busy machine
             except ray.exceptions.RayError as error:
-                logger.warning("the control actor is gone, it asks no trial to leave: %s", error)
+                logger.warning(
+                    "the control actor is gone, so this trial gets no signals: %s", error
+                )
                 return
             over.wait(POLL_SECONDS)
 
@@ -277,11 +285,11 @@ def listening(control: Any, trial: str) -> Iterator[Ask]:
 
 
 def group_signal(group: Group, ask: Ask) -> Ask:
-    """Return what asks for a Ray Train group: all its workers act at the same step.
+    """Return a function that gives all workers of a Ray Train group the same signal at a step.
 
-    The first worker's ``ask`` counts. Ray Train knows when any of the group's machines is being
-    taken back. Its call for it is a barrier of all workers through an actor, so the first worker
-    decides, about once a second, that all of them make it.
+    The first worker's ``ask`` decides. Ray Train knows if any of the group's machines is being
+    preempted, but its call is a barrier of all workers through an actor. So the first worker
+    decides about once a second that all of them make this call.
     """
     signals, look = tuple(ControlSignal), len(ControlSignal)
     looked = time.monotonic()
@@ -296,7 +304,7 @@ def group_signal(group: Group, ask: Ask) -> Ask:
         if agreed != look:
             return signals[agreed]
 
-        from ray import train  # with torch, which the control actor does without
+        from ray import train  # imports torch, which the control actor does not need
 
         preempted = train.get_preemption_info() is not None
         return ControlSignal.PREEMPTED if preempted else ControlSignal.NONE

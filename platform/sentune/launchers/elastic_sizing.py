@@ -1,10 +1,9 @@
-"""Size of an elastic group: as many workers as the cluster has room for.
+"""Sizing of elastic groups: as many workers as the cluster has room for.
 
-Ray Train has elastic groups of its own. In Ray 2.60 their resize kills the workers with all that
-they have done since the last checkpoint, machines that are being taken back count as room, and of
-five workers with a fifth of a GPU it sees four (1.0 // 0.2). Here a group has a fixed size from its
-start to its end. It leaves with a checkpoint when there has been room for more workers for a while,
-and starts again with them.
+Ray Train has elastic groups, too. In Ray 2.60 their resize kills the workers with their progress
+since the last checkpoint, draining machines count as room, and a GPU has room for four workers with
+a fifth of it (1.0 // 0.2). Here a group has a fixed size from its start to its end. If there has
+been room for more workers for a while, it writes a checkpoint, leaves and starts again with them.
 """
 
 from __future__ import annotations
@@ -29,22 +28,29 @@ from sentune.launchers.ray_train_internals import (
 logger = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 5.0
-"""How long a group that starts waits for those that start beside it to say what they need."""
+"""Seconds that a starting group waits for the claims of groups that start at the same time."""
 
 PLACE_SECONDS = 15.0
-"""How long Ray may take to place workers that there seems to be room for: a machine that has just
-died counts until it is missed."""
+"""Seconds that Ray may take to place workers: a machine that has just died counts as room at first.
+"""
 
 ANSWER_SECONDS, EXPIRE_SECONDS, LOOKS = 10.0, 180.0, 4
-"""Of Ray's coordinator: of an answer, of a claim; how often while room is watched it is asked."""
+"""Ray's coordinator: seconds to answer, seconds until a claim expires; checks for room within
+``grow_seconds``."""
 
 
 class ElasticSizing:
-    """Finds the size of one trial's elastic group, of ``workers`` that need so much each.
+    """Finds the size of one trial's elastic group.
 
-    The claims lie with the actor in which Ray merges what all Train runs and Data pipelines of a
-    cluster need: it passes them on to the autoscaler, and promises no place twice. Workers beyond
-    the fewest are claimed with the least priority, so that what other trials need comes first.
+    It makes claims at Ray's autoscaling coordinator, an actor that merges the needs of all Train
+    runs and Data pipelines of a cluster. The coordinator passes them to the autoscaler and promises
+    no place twice. Workers beyond the fewest are claimed with the lowest priority.
+
+    Args:
+        name: name of the claims.
+        workers: fewest and most workers.
+        needs: resources of a worker.
+        grow_seconds: see ``sentune.launchers.launch.GROW_SECONDS``.
     """
 
     def __init__(
@@ -56,7 +62,7 @@ class ElasticSizing:
         self._may = _Claim(f"{name} at most", needs, ResourceRequestPriority.LOW)
 
     def size(self) -> int:
-        """Return the workers to start with; the fewest where there is no room, which then wait."""
+        """Return the number of workers to start with; the fewest, which then wait, without room."""
         self._must.ask(self._fewest)
         self._may.ask(self._most - self._fewest)
         time.sleep(SETTLE_SECONDS)
@@ -68,17 +74,17 @@ class ElasticSizing:
 
     @contextmanager
     def watched(self, size: int, control: Any, trial: str) -> Iterator[None]:
-        """Ask a group of this size, while it runs, to leave when there is room for more workers."""
+        """Watch a running group of this size; ask it to leave if there is room for more workers."""
         since = time.monotonic()
 
         def look() -> None:
             nonlocal since
             try:
                 self._may.ask(self._most - size)
-                # before it runs, its own places look free
+                # until it runs, its own places count as free
                 found = ray.get(control.running.remote(trial)) and self._found(self._may)
             except ray.exceptions.RayError as error:
-                logger.warning("whether there is room for more workers is unknown: %s", error)
+                logger.warning("cannot check for room for more workers: %s", error)
                 found = False
             if not found:
                 since = time.monotonic()
@@ -93,12 +99,12 @@ class ElasticSizing:
             self._may.cancel()
 
     def _found(self, *claims: _Claim) -> int:
-        """Return how many claimed workers have a promised place and fit into what is free now."""
+        """Return how many claimed workers have a promised place and fit into free resources."""
         promised = sum(claim.promised() for claim in claims)
         return min(promised, free_places(self._needs))
 
     def _placed(self, size: int) -> bool:
-        """Return whether Ray can place a group of this size right now."""
+        """Return whether Ray can place a group of this size now."""
         group = placement_group([self._needs] * size, strategy="PACK")
         try:
             return bool(group.wait(PLACE_SECONDS))
@@ -107,7 +113,7 @@ class ElasticSizing:
 
 
 class _Claim:
-    """A number of workers of which a cluster's coordinator knows; unless renewed, it expires."""
+    """A request for workers at Ray's autoscaling coordinator; it expires unless renewed."""
 
     def __init__(
         self, name: str, needs: dict[str, float], priority: ResourceRequestPriority
@@ -135,7 +141,7 @@ class _Claim:
 
 
 def free_places(needs: Mapping[str, float]) -> int:
-    """Return how many workers fit into what is free on machines that are not being taken back."""
+    """Return how many workers fit into free resources, without those of draining machines."""
     going, free = draining_nodes(), free_resources().items()
     return sum(_held(there, needs) for node, there in free if node not in going)
 

@@ -1,4 +1,4 @@
-"""Why a Ray Train group has failed, in a report from which its trial may start again."""
+"""Failures of Ray Train groups: reports from which the runner decides whether a trial restarts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ _LOST_PEER = re.compile(
     r"gloo|nccl|tcpstore|connection (closed|reset|refused)|broken pipe|socket|process group",
     re.IGNORECASE,
 )
-"""What torch's backends say when the worker at the other end is gone."""
+"""Messages of torch's backends if a peer worker is gone."""
 
 
 def passes(error: BaseException) -> bool:
-    """Return whether an error may be gone at the next start: a lost peer, network, disk or device.
+    """Return whether an error may not occur again: of a lost peer, network, disk or device.
 
-    A worker whose peer dies meets an error of its own in the next collective; it says nothing
-    about the trial.
+    If a worker dies, its peers get an error in their next collective, which is not the trial's.
     """
     if short_of_memory(error) or isinstance(error, SentuneError | ray.exceptions.RayTaskError):
         return False
@@ -40,15 +39,15 @@ def passes(error: BaseException) -> bool:
 
 
 def own_error(error: BaseException, group: Group, traceback: str) -> Report:
-    """Return the report of a worker's own error, with its rank where it is that rank's alone."""
+    """Return the report of a worker's own error, with its rank unless all workers have it."""
     report = failed(error, traceback)
-    if group.world_size == 1 or isinstance(error, SentuneError):  # all workers meet the latter
+    if group.world_size == 1 or isinstance(error, SentuneError):  # the latter hits all workers
         return report
     return replace(report, failure=f"{report.failure} (on rank {group.rank} of {group.world_size})")
 
 
 def failure_of(error: TrainingFailedError, spec: TrialSpec, workers: int, traceback: str) -> Report:
-    """Return why a group has failed of which no worker has told."""
+    """Return the report of a group that failed without a report from its workers."""
     if isinstance(error, ControllerError):
         return failed(error.controller_failure, traceback)
     found = error.worker_failures if isinstance(error, WorkerGroupError) else {}
@@ -62,9 +61,9 @@ def failure_of(error: TrainingFailedError, spec: TrialSpec, workers: int, traceb
 
 
 def without_place(error: TrainingFailedError) -> bool:
-    """Return whether the group found no place in time.
+    """Return whether the group got no place in time.
 
-    Ray Train waits a minute and tries three times more; a cloud's node takes two to six minutes,
+    Ray Train waits a minute and tries three times more. A cloud's node takes two to six minutes,
     and a spot machine may take hours.
     """
     return isinstance(error, ControllerError) and isinstance(
@@ -73,15 +72,15 @@ def without_place(error: TrainingFailedError) -> bool:
 
 
 def _first_failure(failures: Sequence[tuple[int, BaseException]]) -> Report | None:
-    """Return why a group without a recorded failure has failed; a dead process comes first."""
+    """Return the report of the first worker's failure, dead processes before lost peers."""
     if not failures:
         return None
     rank, first = min(failures, key=lambda failure: (_lost_peer(failure[1]), failure[0]))
     if isinstance(first, ray.exceptions.RayActorError):
-        words = last_line(first)[:300] or "no word"
+        words = last_line(first)[:300] or "no message"
         return Report(failure=f"the process of rank {rank} died: {words}", traceback=str(first))
     report = failed(first, str(first))
-    if _lost_peer(first):  # Ray has not missed its peer yet, which has left no word either
+    if _lost_peer(first):  # Ray has not noticed the lost peer yet
         words = report.failure.split(". ")[0][:200]
         return replace(report, failure=f"a worker was lost, as rank {rank} noticed: {words}")
     return replace(report, failure=f"{report.failure} (on rank {rank})")

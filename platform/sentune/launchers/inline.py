@@ -1,7 +1,7 @@
-"""The inline launcher: the loop runs in the Tune trial's own process, which is used again.
+"""Inline launcher: training runs in the Tune trial's own process, which is reused.
 
-For one-device trials and closed-form methods. Eight empty trials, two at a time, took 31 s this way
-and 137 s through a Ray Train group each.
+It is for one-device trials and closed-form methods. Eight empty trials, two at a time, took 31 s
+this way and 137 s with a Ray Train group each.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from sentune.training.group import Group
 from sentune.training.memory import free, settle, use_threads
 
 UNWIND_SECONDS = "600"
-"""How long a stopped trial may take to leave; Tune's two seconds break the reuse and the study."""
+"""Seconds that a stopped trial may take to end; Tune's two seconds break reuse and the study."""
 
 STRATEGIES = ("PACK", "SPREAD")
-"""For a single bundle they mean the same; Tune keeps actors apart that ask for different ones."""
+"""Strategies that are equivalent for a single bundle; Tune never reuses an actor across them."""
 
 
 def inline_trainable(launch: Launch) -> Callable[[dict[str, Any]], None]:
-    """Return the Tune function that runs one trial after the other in its actor."""
+    """Return the Tune function that runs trials, one after the other, in its actor."""
 
     def trial(config: dict[str, Any]) -> None:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = UNWIND_SECONDS
@@ -39,7 +39,7 @@ def inline_trainable(launch: Launch) -> Callable[[dict[str, Any]], None]:
         settle()
         spec, group, control = config["spec"].value, Group.single(), launch.control.actor
         try:
-            # closed here, so that a trial that Tune stops has let go of its model before ``free``
+            # close the generator here, so that a stopped trial releases its model before ``free``
             with (
                 listening(control, spec.trial) as ask,
                 closing(guarded(launch.program, spec, group, launch.code, ask)) as reports,

@@ -1,4 +1,4 @@
-"""A study's launcher, chosen once and used for its trials and its finalists alike."""
+"""Settings with which a study launches the training runs of its search and finals."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sentune.launchers.control_actor import ControlClient
 from sentune.training.trial import Program, TrialSpec
 
 GROW_SECONDS = 60.0
-"""How long there must be room for more workers before a group leaves for it: a group that starts
-again imports its packages on every worker, and trains on nothing meanwhile."""
+"""Seconds of room for more workers after which a group leaves to grow. Its restart has a cost: each
+worker imports its packages again."""
 
 
 @dataclass(frozen=True, repr=False)
 class OpaqueValue:
-    """Keeps Tune from copying, resolving or printing what a trial is given.
+    """Wrapper that keeps Tune from copying, resolving or printing a value of a configuration.
 
     Tune copies configurations deeply, writes them into names and logs, and may resolve object
-    references in them; a trial's corpus is such a reference.
+    references in them. A trial's corpus is such a reference.
     """
 
     value: Any
@@ -33,15 +33,16 @@ class OpaqueValue:
 
 @dataclass(kw_only=True)
 class Launch:
-    """Settings of each training run's start; workers get them with the control actor's handle.
+    """Settings of a study's training runs, which workers get with the control actor's handle.
 
     Attributes:
-        program: what trains; picklable.
-        workers: of a trial, fewest and most; equal but for an elastic group.
-        cpus, gpus: of a worker, fractions allowed; torch uses as many threads.
+        program: picklable program that trains.
+        workers: fewest and most workers of a trial; they differ for elastic groups only.
+        cpus, gpus: CPUs and GPUs of a worker, also fractions; torch uses as many threads as CPUs.
         code: fingerprint of the driver's code, which every worker must have.
         storage: the study's folder or URI.
         grow_seconds: see ``GROW_SECONDS``.
+        control: client of the control actor, which it starts.
     """
 
     program: Program
@@ -60,8 +61,8 @@ class Launch:
 
 
 def halved(spec: TrialSpec, workers: int = 1) -> int:
-    """Return half of each worker's micro-batch, rounded up; 0 where there is nothing to halve."""
-    # every worker of a group has this module, and only a lack of memory needs the methods
+    """Return half of each worker's micro-batch, rounded up; 0 if it is 1 already."""
+    # imported here, because all workers import this module, but few run out of memory
     from sentune.methods import TRAINED, find
     from sentune.training.settings import TrainingSettings
 

@@ -1,10 +1,10 @@
-"""The train launcher: each trial is a Ray Train group of workers, fixed or elastic.
+"""Train launcher: each trial is a Ray Train group of workers, fixed or elastic.
 
-The Tune trial's own process only starts the group and passes on what it says. The workers ask the
-control actor at each milestone and leave by themselves. Where a group has lost a worker, leaves a
-machine that is being taken back or has no memory, the trial ends with a report of it, and the trial
-runner gives it out again: it goes on from the newest checkpoint in its directory. Ray Train alone
-would start it again without naming the cause, and with nothing changed.
+The Tune trial's own process only starts the group and passes on its reports. The workers ask the
+control actor at each milestone, and end by themselves. If a group loses a worker, leaves a machine
+that is preempted or runs out of memory, the trial ends with a report, and the trial runner starts
+it again from the newest checkpoint in its directory. Ray Train would restart it without naming the
+cause, and without any change.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from sentune.training.group import Group
 from sentune.training.trial import TrialSpec
 
 DRIVER = {"cpu": 0, "node:__internal_head__": 0.001}
-"""The Tune trial's own process takes no CPU from its workers."""
+"""Resources of the Tune trial's own process, which takes no CPU from its workers."""
 
 POLL_SECONDS = "1"
-"""How often Ray Train fetches what workers report (they wait for the answer at each rung), and
-looks for machines that are being taken back."""
+"""Seconds between Ray Train's polls for reports, at which workers wait for their verdict, and for
+machines that are being preempted."""
 
 
 def train_trainable(launch: Launch) -> Callable[[dict[str, Any]], None]:
@@ -81,7 +81,7 @@ def train_trainable(launch: Launch) -> Callable[[dict[str, Any]], None]:
 
 
 def _run_group(launch: Launch, spec: TrialSpec, size: int) -> Report | None:
-    """Run a group to its end; return why that came early, None where the workers have said all."""
+    """Run a group to its end; return the report of an early end, or None if workers sent all."""
     control = launch.control.actor
     while True:
         try:
@@ -102,13 +102,14 @@ def _run_group(launch: Launch, spec: TrialSpec, size: int) -> Report | None:
 
 
 def _trainer(launch: Launch, spec: TrialSpec, size: int) -> TorchTrainer:
+    """Return the trainer of a group with so many workers."""
     storage, (fewest, most) = f"{launch.storage}/ray-train", launch.workers
     files, root = files_at(storage)
     kept_in: dict[str, Any] = {"storage_path": storage}
     if not is_local(files):
-        # pyarrow's own client of S3 makes objects for folders, which some servers take for files
+        # pyarrow's S3 client creates objects for folders, which some servers treat as files
         kept_in = {"storage_path": root, "storage_filesystem": PyFileSystem(FSSpecHandler(files))}
-    # elastic groups of other trials look at what Ray Train says that this one must have
+    # an elastic group needs Ray Train's own resource request, which other elastic groups respect
     trainer = PlacedTrainer if fewest == most else TorchTrainer
     return trainer(
         _work,
@@ -133,7 +134,7 @@ def _work(given: dict[str, Any]) -> None:
     spec: TrialSpec = given["spec"].value
     distributed = torch.distributed.is_initialized()
     make = Group.from_torch_distributed if distributed else Group.single
-    # a batch has as many shards as there can be workers, however many there are
+    # a batch has as many shards as the most workers, so it is the same for any group size
     group = make(get_device(), launch.workers[1])
     control = launch.control.actor
     this = Worker(
@@ -157,7 +158,7 @@ def _work(given: dict[str, Any]) -> None:
 
 
 def _train(launch: Launch, spec: TrialSpec, group: Group) -> None:
-    """Report each milestone and wait for its verdict: no report may be lost at the end."""
+    """Report each milestone and wait for its verdict, so that no report is lost at the end."""
     control, name = launch.control.actor, spec.trial
     fewest, most = launch.workers
     size = [f"trained by {counted(group.world_size, 'worker')}"] if fewest < most else []

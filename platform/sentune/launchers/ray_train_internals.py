@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# the actor that merges what all Train runs and Data pipelines of a cluster need; no public way in
+# the actor that merges the needs of all Train runs and Data pipelines of a cluster
 from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
     ResourceRequestPriority,
     get_or_create_autoscaling_coordinator,
@@ -12,7 +12,7 @@ from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator impor
 from ray.train import Result
 from ray.train.torch import TorchTrainer
 
-# what a ControllerError holds where a group found no place; the public error says it in text alone
+# the cause of a ControllerError if a group got no place; the public error has only its text
 from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
 from ray.train.v2._internal.execution.scaling_policy import FixedScalingPolicy
 
@@ -26,12 +26,11 @@ __all__ = [
 
 
 class PlacedTrainer(TorchTrainer):  # type: ignore[misc,unused-ignore]  # Ray has no types
-    """A trainer of a fixed number of workers, without Ray Train's request to the autoscaler.
+    """Trainer of a fixed number of workers, without Ray Train's own request to the autoscaler.
 
-    The group's placement group is all that the autoscaler must see. Ray Train also states, for as
-    long as the group runs, how many workers the cluster must be able to hold. In Ray 2.60 the
-    autoscaler meets that with any node, an idle one too: the idle node then stays beside the one
-    that is at work (seen idle for 350 s at a timeout of 6 s).
+    The placement group tells the autoscaler all it needs. Ray Train also requests, for as long as
+    the group runs, a cluster that can hold its workers. In Ray 2.60 the autoscaler keeps any nodes
+    for that request, also idle ones (one stayed for 350 s at an idle timeout of 6 s).
     """
 
     def _initialize_and_run_controller(self, **given: Any) -> Result:
@@ -40,18 +39,18 @@ class PlacedTrainer(TorchTrainer):  # type: ignore[misc,unused-ignore]  # Ray ha
 
 
 class _PlacedPolicy(FixedScalingPolicy):  # type: ignore[misc,unused-ignore]  # nor here
-    """Decides as Ray Train's own one does, and requests nothing: the placement group has asked."""
+    """Ray Train's fixed scaling policy without resource requests."""
 
     def _send_resource_request(self) -> None:
-        """Request nothing."""
+        """Do nothing."""
 
     _maybe_send_resource_request = _cancel_resource_request = _send_resource_request
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """Return the error inside a worker's failure: a user's own, or why a health check failed.
+    """Return the error inside a worker's failure: of the user's code, or of a health check.
 
-    Ray 2.60 keeps a user's in ``_base_exc`` of ``UserExceptionWithTraceback``.
+    Ray 2.60 keeps the former in ``_base_exc`` of ``UserExceptionWithTraceback``.
     """
     for wrapped in ("base_exc", "_base_exc", "health_check_failure"):
         inner = getattr(error, wrapped, None)

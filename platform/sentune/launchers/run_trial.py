@@ -1,4 +1,4 @@
-"""Run a program on one worker: checkpoints, checks and reports, for both launchers."""
+"""Trial on one worker, for both launchers: runs the program, writes checkpoints, makes reports."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
 
 SECONDS = "train/seconds"
-"""Metric of a program that counts its own time over restarts."""
+"""Metric with the training time, for programs that count it themselves over restarts."""
 
 
 def run_trial(
     program: Program, spec: TrialSpec, group: Group, ask: Ask = no_signal
 ) -> Generator[Report, None, None]:
-    """Run the program and yield a report of each milestone, its checkpoint written.
+    """Run the program, and yield a report of each milestone after its checkpoint is written.
 
-    Between milestones a checkpoint is written every ``spec.checkpoint_every`` examples, and when
-    the trial is to leave, as ``ask`` says after a step. The last report then says that it has left;
-    a milestone that it has just reached is reported when it goes on.
+    Further checkpoints are written every ``spec.checkpoint_every`` examples, and when ``ask``
+    returns a signal to leave after a step. The last report then has ``left`` set; a milestone
+    reached at that step is reported again when the trial continues.
 
     Raises:
         TrialFailed: the objective was not measured or is not finite.
@@ -67,21 +67,20 @@ def run_trial(
                 if leaves:
                     return
     except ValueError as error:
-        # Ray Train takes a group down when one of its workers is lost. The others then hear from
-        # torch that there never was a group, a ValueError that looks like the trial's own
-        from torch import distributed  # a trial that trains nothing does without
+        # Ray Train destroys a process group when a worker is lost. Torch then raises a ValueError
+        # in the other workers (no default group), which looks like an error of the trial
+        from torch import distributed  # closed-form trials do not need it
 
         if group.world_size == 1 or distributed.is_initialized():
             raise
-        message = f"the process group was taken down, another worker is lost ({error})"
+        message = f"the process group was destroyed, another worker is lost ({error})"
         raise RuntimeError(message) from error
 
 
 def guarded(
     program: Program, spec: TrialSpec, group: Group, code: str, ask: Ask = no_signal
 ) -> Generator[Report, None, None]:
-    """``run_trial`` on code of the driver's fingerprint; an error is the last report and not an
-    exception."""
+    """Run ``run_trial`` after a check of the code's fingerprint; errors become the last report."""
     try:
         require_code(code)
         yield from run_trial(program, spec, group, ask)
@@ -92,8 +91,8 @@ def guarded(
 class _CheckpointWriter:
     """Writes a trial's checkpoints, on its first worker.
 
-    A milestone that is yielded again is not newer than what is there: writing it once more would
-    drop the newer state between milestones.
+    Progress that is not newer than the newest checkpoint, such as a repeated milestone, is not
+    written: it would replace the newer state.
     """
 
     def __init__(self, spec: TrialSpec) -> None:
@@ -105,7 +104,7 @@ class _CheckpointWriter:
         self.notes = self._store.notes
 
     def write(self, progress: Progress, score: float | None, *, at_once: bool) -> None:
-        """Write the checkpoint that is due, if any, or with ``at_once`` the one to leave with."""
+        """Write a checkpoint if one is due, or if ``at_once``, before the trial leaves."""
         seen, self._seen = self._seen, max(self._seen, progress.examples)
         due = bool(self._every) and self._seen // self._every > seen // self._every
         if progress.examples > self._kept and (progress.milestone or due or at_once):
@@ -116,8 +115,13 @@ class _CheckpointWriter:
 
 
 def _score(milestone: Progress, spec: TrialSpec, group: Group) -> float | None:
-    """Return the first worker's objective, higher is better, None where it was judged on a part of
-    dev; raise where it is no number."""
+    """Return the first worker's objective, signed so that higher is better.
+
+    None if it was measured on a part of dev.
+
+    Raises:
+        TrialFailed: it was not measured or is not finite.
+    """
     metrics, examples = group.broadcast_object(milestone.metrics), milestone.examples
     if spec.objective not in metrics:
         named = ", ".join(sorted(metrics)) or "nothing"

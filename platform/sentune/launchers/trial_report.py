@@ -1,4 +1,4 @@
-"""A trial's report to its driver, and its form in Tune's and Train's result dictionaries."""
+"""Reports of a trial to its driver, carried in Tune's and Train's result dictionaries."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ from sentune.io.atomic import StorageError
 from sentune.training.memory import OutOfMemory, short_of_memory
 
 PAYLOAD = "said"
-"""The one key under which a report travels through Tune's and Train's result dictionaries."""
+"""Key of a report in a result dictionary of Tune or Train."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One milestone, or the reason why there will be none.
+    """A milestone of a trial, or the end of its process.
 
     Attributes:
-        examples: the milestone; where it left, of the checkpoint from which it will go on.
-        final: the budget is used up.
-        metrics, readouts, trace: as of ``Progress``.
-        seconds: seconds of training and validation up to here, over all starts.
-        failure: why the trial cannot go on; empty while it can.
-        died: processes of its group did, which may be forgiven.
-        repeats: the same settings would fail in the same way.
-        poisoned: the process should run no further trial (an accelerator in an unknown state, a
-            machine that is being taken back).
-        storage: the storage cannot be written, which is not this trial's fault alone.
-        left: it wrote a checkpoint and ended because it was asked to; it can go on.
-        preempted: it left because its machine is being taken back.
-        resizes: it left because there is room for more workers.
-        micro_batch: with which a new start may fit in memory; 0 where none may.
-        notes: what happened to it beside its curve, a sentence each.
-        gpus: of all workers of the group.
-        anew: another run's checkpoint, from which it was to go on, is missing or damaged.
-        overtaken: a later start of the study drives it now.
+        examples: examples of the milestone, or, if the trial left, of its last checkpoint.
+        final: whether the budget is used up.
+        metrics, readouts, trace: as in ``Progress``.
+        seconds: seconds of training and validation so far, over all starts.
+        failure: why the trial cannot continue; empty if it can.
+        died: whether processes of its group died, after which it may start again.
+        repeats: whether the same settings would fail again.
+        poisoned: whether the process must not run further trials, because its accelerator is in an
+            unknown state or its machine is being preempted.
+        traceback: traceback of the failure.
+        storage: whether the storage cannot be written, which concerns all trials.
+        left: whether it wrote a checkpoint and ended on request; it can continue.
+        preempted: whether it left because its machine is being preempted.
+        resizes: whether it left because there is room for more workers.
+        out_of_memory: whether it ran out of memory, of the device or the host.
+        micro_batch: micro-batch with which a new start may fit in memory; 0 if there is none.
+        notes: sentences on events beside the milestones.
+        gpus: GPUs of all workers of the group.
+        overtaken: whether a later start drives the study now.
+        anew: whether the other run's checkpoint, from which it should start, is missing or damaged.
     """
 
     examples: int = 0
@@ -66,7 +68,7 @@ class Report:
 
     @property
     def departure(self) -> str:
-        """Why it left and goes on elsewhere or with more workers; empty for any other report."""
+        """Why it left to continue elsewhere or with more workers; empty for other reports."""
         if self.left and self.preempted:
             at = f"{self.examples:,} examples"
             return f"its machine was taken back; it went on elsewhere from {at}"
@@ -80,18 +82,18 @@ class Report:
 
     @classmethod
     def from_result(cls, result: dict[str, Any]) -> Report | None:
-        """Return the report in a result dictionary; None for Tune's own closing entry."""
+        """Return the report in a result dictionary; None for Tune's own last result."""
         return cls(**json.loads(result[PAYLOAD])) if PAYLOAD in result else None
 
 
 def failed(error: BaseException, traceback: str = "") -> Report:
     """Return the report of an error that ended the trial."""
-    import torch  # a driver does without it
+    import torch  # not needed by drivers
 
     short = isinstance(error, OutOfMemory) or bool(short_of_memory(error))
     return Report(
         failure=reason(error),
-        # a network, a disk or the right code may be there next time
+        # the network, the disk or the code may be right next time
         repeats=not isinstance(error, OSError | CodeMismatch),
         poisoned=isinstance(error, torch.AcceleratorError | torch.OutOfMemoryError | OutOfMemory),
         traceback=traceback,
@@ -104,9 +106,9 @@ def failed(error: BaseException, traceback: str = "") -> Report:
 
 
 def died(error: BaseException | None = None) -> Report:
-    """Return the report of a process that died, from what Ray says of it."""
+    """Return the report of a process that died, from Ray's error if there is one."""
     if isinstance(error, ray.exceptions.OutOfMemoryError):
-        why = "out of memory on the host: Ray ended a process before the machine stood still"
+        why = "out of memory on the host: Ray killed a process to keep the machine responsive"
         return Report(failure=why, out_of_memory=True)
     if isinstance(error, ray.exceptions.RayTaskError):
         return Report(failure=reason(error.cause))
@@ -117,7 +119,7 @@ def died(error: BaseException | None = None) -> Report:
 
 
 def reason(error: BaseException) -> str:
-    """Return a line for users: the error's message, with its type unless it is one of ours."""
+    """Return an error's first line for users, with its type unless the package defines it."""
     words = first_line(error)
     if isinstance(error, SentuneError):
         return words

@@ -1,4 +1,4 @@
-"""Studies: space, samplers, schedulers, trial store, runner and plan; the names they go by."""
+"""Studies: search space, samplers, schedulers, trial store, runner and plan."""
 
 from __future__ import annotations
 

@@ -19,10 +19,13 @@ from sentune.study.space.space import SearchSpace
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Limits of a study over all of its starts; None: no such limit.
+    """Limits of a study over all of its starts; None for no limit.
 
-    ``max_trials`` counts those of the search, ``max_hours`` wall time in which a driver runs it,
-    ``max_gpu_hours`` also finalists; ``no_gain`` trials in a row without a new best end the search.
+    Attributes:
+        max_trials: trials of the search.
+        max_hours: wall time in which a driver runs the study.
+        max_gpu_hours: GPU hours, including the finals.
+        no_gain: trials in a row without a new best that end the search.
     """
 
     max_trials: int | None = None
@@ -31,9 +34,11 @@ class Budget:
     no_gain: int | None = None
 
     def exhausted(self, spent: Spent, reserve: Spent) -> str:
-        """Return which limit is used up, in a sentence; empty while there is room.
+        """Return a sentence on the limit that is used up; empty if none is.
 
-        ``reserve`` is kept free for a last trial and the finals, beside what is ``spent`` so far.
+        Args:
+            spent: resources that the study has used.
+            reserve: resources that are reserved for a last trial and the finals.
         """
         for option, unit, most, used, kept in (
             ("--max-trials", "trials", self.max_trials, spent.trials, 0.0),
@@ -42,16 +47,16 @@ class Budget:
              reserve.gpu_hours),
         ):  # fmt: skip
             if most is not None and used + kept >= most:
-                free = f", {kept:.2g} are kept for a last trial and the finals" if kept else ""
+                free = f", {kept:.2g} are reserved for a last trial and the finals" if kept else ""
                 return f"{option} {most:g} is used up: {round(used, 2):g} {unit} so far{free}"
         return ""
 
     def no_gain_in(self, records: Sequence[TrialRecord], *objectives: Objective) -> str:
-        """Return why more trials are not worth it, in a sentence; empty while they may be.
+        """Return a sentence if ``no_gain`` trials in a row found no new best; else empty.
 
-        Trials are taken in the order of their numbers; those that run, have failed, or were taken
-        over from another study are not counted. With several objectives a trial is a gain where
-        none before it is at least as good in all of them.
+        Trials count in the order of their numbers, without those that are running, have failed or
+        come from another study. With several objectives a trial is a gain unless an earlier one is
+        at least as good in all of them.
         """
         if self.no_gain is None:
             return ""
@@ -75,27 +80,28 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyConfig:
-    """A study's name, place, budget and resources.
+    """A study's name, storage, budget and resources.
 
-    Fields with the name of a job's option are that option: ``sentune.job.options`` describes it and
-    checks each by itself; here they are checked against each other.
+    Fields that are also options of a job are described, and checked one by one, in
+    ``sentune.job.options``; here they are checked against each other.
 
     Attributes:
-        storage: folder or fsspec URI under which the study's own folder lies.
-        optuna_url: Optuna storage; None: a journal in the study's folder.
-        first_rung: examples at which trials are first compared; None: ``default_first_rung``.
-        rung_rows: rows of each development corpus that the search's rungs are judged on; None: all.
-            Full validations keep the best milestone of a trial, so ``validate_every`` has all.
-        seed: of everything that is drawn, and of the trials' training runs; finalists take the
-            ones after it.
-        workers: of a trial; a range makes the group elastic.
+        storage: folder or fsspec URI that contains the study's own folder.
+        optuna_url: URL of Optuna's database; None for a journal in the study's folder.
+        first_rung: examples at which trials are first compared; None for ``default_first_rung``.
+        rung_rows: rows of each development corpus for validations at the search's rungs; None for
+            all. With ``validate_every`` all rows count, since these validations choose a trial's
+            best milestone.
+        seed: seed of all draws and of the trials' training runs; finalists use the following ones.
+        workers: workers of a trial; a range makes the group elastic.
         retire_after: trials after which inline worker processes are replaced, which costs ten
-            seconds of imports each; a trial's memory goes back when it ends.
-        max_failures: deaths of a trial's processes that are forgiven; preemptions do not count.
-        data_cpus: CPUs kept free for Ray Data; 0 where no corpus streams.
-        budget: what the study may use up over all of its starts.
-        objectives: further ones beside the space's, for a Pareto front.
-        constraints: on metrics; trials that break one do not win.
+            seconds of imports each. A trial's memory is freed when it ends.
+        max_failures: deaths of a trial's processes after which it still restarts; preemptions do
+            not count.
+        data_cpus: CPUs kept free for Ray Data; 0 if no corpus streams.
+        budget: limits over all starts of the study.
+        objectives: further objectives beside the space's, for a Pareto front.
+        constraints: constraints on metrics; trials that violate one cannot win.
         points: settings to try first, before the published ones.
     """
 
@@ -135,13 +141,13 @@ class StudyConfig:
     generations: int = 1
 
     def __post_init__(self) -> None:
-        if is_own(self.sampler):  # before a cluster is asked for
+        if is_own(self.sampler):  # raises early if there is no such sampler
             find_own(self.sampler)
         if self.launcher == "inline" and self.worker_range[1] > 1:
             fix = "inline runs one worker a trial; give --launcher train"
             raise InvalidValue("--launcher", "inline", fix)
         if self.gpus_per_worker > 1 and self.gpus_per_worker % 1:
-            fix = "a worker has a part of one GPU or whole ones; give 1 or less, or a whole number"
+            fix = "a worker has part of one GPU or whole GPUs; give 1 or less, or a whole number"
             raise InvalidValue("--gpus-per-worker", self.gpus_per_worker, fix)
         if self.population and (self.launched_by != "inline" or self.finalists):
             fix = "a population runs on the inline launcher, one worker each, without finals"
@@ -161,7 +167,7 @@ class StudyConfig:
 
     @cached_property
     def folder(self) -> str:
-        """The study's own folder, absolute because trials run elsewhere, or URI."""
+        """The study's own folder, or URI; absolute, because trials run in other directories."""
         return f"{absolute(self.storage).rstrip('/')}/{self.name}"
 
     @property
@@ -174,9 +180,9 @@ class StudyConfig:
         return f"{self.runs_folder}/{run}"
 
     def milestones(self, mode: str) -> tuple[int, ...]:
-        """Examples after which a trial validates: every so often, at the rungs and at the end.
+        """Return the examples at which a trial validates: ``validate_every``, rungs and the end.
 
-        The papers validate every 100 steps and keep the best; the rungs alone are cheaper.
+        The papers validate every 100 steps and keep the best; rungs alone are cheaper.
         """
         every = self.validate_every or self.max_examples
         more = range(every, self.max_examples, every)
@@ -184,18 +190,18 @@ class StudyConfig:
 
     @property
     def tries_first(self) -> bool:
-        """Whether the search begins with the points that are known; a grid has its own order."""
+        """Whether the search starts with the known points; a grid keeps its own order."""
         return self.sampler.partition(":")[0] != "grid"
 
     @property
     def rows_at_rungs(self) -> int:
-        """Rows of each development corpus that the search's rungs are judged on; 0: all."""
+        """Rows of each development corpus for validations at the search's rungs; 0 for all."""
         return 0 if self.validate_every or self.population else self.rung_rows or 0
 
     def scheduling(self, mode: str, *, ahead: int = 0) -> Scheduler:
-        """Return the rungs of the search; each lets at least as many go on as there are finalists.
+        """Return the scheduler of the search; at each rung at least ``finalists`` trials continue.
 
-        Trials with several objectives run to their end: no one of them decides at a rung.
+        With several objectives all trials run to their end, since none of them can decide alone.
         """
         return KINDS["none" if self.objectives else self.scheduler](
             first_rung=self.first_rung or default_first_rung(self.max_examples, self.eta),
@@ -214,5 +220,5 @@ class StudyConfig:
 
 
 def objectives_of(config: StudyConfig, space: SearchSpace) -> tuple[Objective, ...]:
-    """Return the objective of the space, and the further ones."""
+    """Return the objective of the space, followed by those of the configuration."""
     return (Objective(space.objective, space.mode), *config.objectives)

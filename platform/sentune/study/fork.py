@@ -1,8 +1,8 @@
-"""A study that starts from another one, and takes over those of its trials that are still valid.
+"""Fork of a study: a new study takes over the old trials that are still valid.
 
-Where only the space or the seed has changed, a trial has the same result in the new study: the
-sampler learns from it, and it is not trained again. Where the corpora, the method, the objective
-or the budget have changed, results cannot be compared, and none is taken over.
+If only the space or the seed has changed, a trial has the same result in the new study: the sampler
+learns from it, and it is not trained again. If the corpora, the method, the objective or the budget
+have changed, results cannot be compared, and no trial is taken over.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from sentune.study.store.study_index import StudyPlace, find_study
 from sentune.training.checkpoint_storage import storage_of
 
 STEPS = ("rungs", "milestones", "rung_rows")
-"""Parts of a fingerprint on which only the curve of a trial depends, not its value."""
+"""Parts of a fingerprint that affect the curve of a trial, but not its value."""
 
 
 def place_of_trials(storage: str, name: str, optuna_url: str | None) -> StudyPlace:
-    """Return a study where its trials are: the database at hand, or the one it was started with.
+    """Return the place of a study with its trials in the given database, or else in its own one.
 
     Raises:
         InvalidValue: there is no such study, or its database cannot be opened.
@@ -51,55 +51,56 @@ def place_of_trials(storage: str, name: str, optuna_url: str | None) -> StudyPla
 
 
 def refuse_foreign_trials(config: StudyConfig, storage: BaseStorage, url: str) -> None:
-    """Refuse to start a study whose folder has trials that its database, at a URL, does not know.
+    """Check that a study's folder has no runs of trials that are missing in its database.
 
-    They were made with another database, or this one was lost. A new study would number its trials
-    as the old one did, and meet their checkpoints.
+    Such runs come from another database, or this one was lost. A new study would give its trials
+    the same numbers, and so use their checkpoints.
 
     Raises:
-        StudyConflict: names both places, and what can be done.
+        StudyConflict: there are such runs; names both places and the fix.
     """
     runs = storage_of(config.runs_folder).entries()
     if not runs or study_id(storage, config.name) is not None:
         return
-    told = (
-        f"{config.runs_folder} has {counted(len(runs), 'run')} of a study {config.name!r} that "
-        f"{without_credentials(url)} does not know.\n"
+    found_runs = (
+        f"{config.runs_folder} has {counted(len(runs), 'run')} of a study {config.name!r}, but "
+        f"{without_credentials(url)} has no such study.\n"
     )
     other = ""
-    with suppress(InvalidValue):  # the other database needs a password, or is gone
+    with suppress(InvalidValue):  # the other database may need a password, or be gone
         found = find_study(config.storage, config.name).url
         if found not in ("", url) and study_id(open_storage(found), config.name) is not None:
             other = found
     if not other:
         raise StudyConflict(
-            f"{told}Give the --optuna (or SENTUNE_OPTUNA) that it was started with, or another "
-            "--study NAME."
+            f"{found_runs}Give the --optuna (or SENTUNE_OPTUNA) that it was started with, or "
+            "another --study NAME."
         )
     shown = without_credentials(other)
     how = f"with --optuna {shown}" if "://" in other else "without --optuna and SENTUNE_OPTUNA"
     raise StudyConflict(
-        f"{told}They are in {shown}: go on {how}, give another --study NAME, or add\n"
-        "--fork NAME: a new study that knows those of the old trials that still hold."
+        f"{found_runs}They are in {shown}: continue {how}, give another --study NAME, or add\n"
+        "--fork NAME to start a new study that takes over the old trials that are still valid."
     )
 
 
 def fork_from(
     place: StudyPlace, study: optuna.Study, now: Mapping[str, Any], space: SearchSpace
 ) -> tuple[int, list[str]]:
-    """Add the trials of an old study, at a place, that still hold to a new one, each once.
+    """Add the valid trials of an old study to a new one, each once.
 
     Args:
-        study: the new one.
-        now: its fingerprint, JSON types.
-        space: of the new one, narrowed.
+        place: place of the old study.
+        study: the new study.
+        now: fingerprint of the new study, in JSON types.
+        space: narrowed search space of the new study.
 
     Returns:
-        How many trials it has of the old one, those of earlier starts included, and why others
-        were left out, a sentence each.
+        The number of trials that the new study has from the old one, including those that earlier
+        starts added, and a sentence for each reason why others were left out.
 
     Raises:
-        InvalidValue: the old one has no trials yet.
+        InvalidValue: the old study has no trials yet.
     """
     storage = open_storage(place.url) if place.url else None
     number = study_id(storage, place.name)
@@ -127,13 +128,13 @@ def fork_from(
             left[why] += 1
         elif (place.name, trial.number) not in taken:
             study.add_trial(_moved(trial, space, old=place.name, same_steps=same_steps))
-    said = [f"{counted(count, 'trial')} left out: {why}" for why, count in left.items()]
-    return len(ended) - left.total(), said
+    reasons = [f"{counted(count, 'trial')} left out: {why}" for why, count in left.items()]
+    return len(ended) - left.total(), reasons
 
 
 def _decisive(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a fingerprint that two studies share where a trial of one holds for the
-    other: not the seed, the sampler, the steps and the values that are searched."""
+    """Return the parts of a fingerprint that must be equal for a trial to be valid in both studies:
+    all but the seed, the sampler, ``STEPS`` and the searched values."""
     kept = {name: part for name, part in fingerprint.items() if name not in ("seed", "sampler")}
     searched = ("settings", "fixed", "conditions")
     space = {name: part for name, part in kept.get("space", {}).items() if name not in searched}
@@ -141,11 +142,11 @@ def _decisive(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _misfit(trial: FrozenTrial, space: SearchSpace, *, same_steps: bool) -> str:
-    """Return why a new study with this space would never have run a trial; else ""."""
+    """Return why a trial is not valid in a new study with this space; empty if it is."""
     if trial.state == Stored.PRUNED and not same_steps:
         return "stopped at a rung that the new study does not have"
     if codec.MEMBER in trial.user_attrs:
-        return "a segment of a population, whose settings changed as it was trained"
+        return "a segment of a population, whose settings changed during training"
     settings = trial.user_attrs[codec.SETTINGS]
     point = space.draw(lambda name, _: settings.get(name))
     for name in point:
@@ -157,26 +158,23 @@ def _misfit(trial: FrozenTrial, space: SearchSpace, *, same_steps: bool) -> str:
         if name not in settings:
             return f"without a value of {name}, which the new study fixes"
         if settings[name] != fixed:
-            return f"{name} is not {fixed}, as the new study has it"
+            return f"{name} is not {fixed}, as in the new study"
     if strange := [name for name in settings if name not in point and name not in space.fixed]:
-        return f"with a value of {', '.join(strange)}, which the new study leaves out"
+        return f"with a value of {', '.join(strange)}, which the new study does not have"
     return ""
 
 
 def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool) -> FrozenTrial:
-    """Return the trial as one of the new study; what it cost was paid by the old one."""
+    """Return the trial as one of the new study, without its cost, which the old study paid."""
     settings = trial.user_attrs[codec.SETTINGS]
     point = space.draw(lambda name, _: settings[name])
     milestones = {
-        name: {key: value for key, value in said.items() if key != "cost"}
-        for name, said in trial.user_attrs.items()
+        name: {key: value for key, value in point.items() if key != "cost"}
+        for name, point in trial.user_attrs.items()
         if name.startswith((codec.MILESTONE, codec.INHERITED))
     }
-    notes = {
-        name: said
-        for name, said in trial.user_attrs.items()
-        if name in (codec.SEED, codec.SETTINGS)
-    }
+    kept = (codec.SEED, codec.SETTINGS)
+    notes = {name: value for name, value in trial.user_attrs.items() if name in kept}
     notes |= {codec.WARM_FROM: old, codec.WARM_NUMBER: trial.number}
     return create_trial(
         state=trial.state,

@@ -1,4 +1,4 @@
-"""Optuna's own figures of a study on one interactive page, for MLflow, a browser or a notebook."""
+"""Interactive HTML page with Optuna's figures of a study, for MLflow, a browser or a notebook."""
 
 from __future__ import annotations
 
@@ -37,16 +37,15 @@ TITLES = {
     "importance": "Importance of settings",
 }
 MOST = 1000
-"""Trials of a page."""
+"""Most trials of a page."""
 
 
 def plain_study(summary: StudySummary) -> optuna.Study:
-    """A study in memory for any tool of Optuna's: settings that varied, values, curves, states,
-    constraints.
+    """Return the study as an in-memory Optuna study for Optuna's own tools.
 
-    It holds no other attributes, which Optuna would show with every point. A complete trial
-    without a value for each objective counts as failed, and so does, in a study of more than
-    ``MOST`` trials, every trial but the best: each is a line of the page.
+    It has the varied settings, values, curves, states and constraints, but no user attributes,
+    which Optuna would show with every point. Complete trials without a value of each objective are
+    failed ones, and so are all but the ``MOST`` best trials, since each is a line of the page.
     """
     view = View(summary=summary)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -61,17 +60,17 @@ def plain_study(summary: StudySummary) -> optuna.Study:
 
 
 def figures_of(study: optuna.Study, metrics: Sequence[str]) -> dict[str, Callable[[], Figure]]:
-    """Return name (a key of ``TITLES``) -> the function that draws that figure of Optuna's.
+    """Return name (a key of ``TITLES``) -> function that draws the figure by Optuna.
 
     Args:
-        study: its trials have no user attributes, see ``plain_study``.
-        metrics: names of its values; the first one is shown where a figure has one value.
+        study: study without user attributes, as by ``plain_study``.
+        metrics: names of its values; figures of a single value show the first.
     """
     names = [safe(metric) for metric in metrics]
     shown: dict[str, Any] = {"target_name": names[0]}
     evaluator = optuna.importance.PedAnovaImportanceEvaluator()  # Watanabe et al. 2023
     weighed = {**shown, "evaluator": evaluator}
-    if len(metrics) > 1:  # importance is that for good trials, those of the least values
+    if len(metrics) > 1:  # PED-ANOVA takes the lowest values for the good trials
         sign = -1.0 if study.directions[0] is StudyDirection.MAXIMIZE else 1.0
         shown["target"] = lambda trial: trial.values[0]
         weighed["target"] = lambda trial: sign * float(trial.values[0])
@@ -87,7 +86,7 @@ def figures_of(study: optuna.Study, metrics: Sequence[str]) -> dict[str, Callabl
 
 
 def interactive_page(summary: StudySummary) -> str:
-    """Return one HTML page of about 5 MB with Optuna's figures, which loads nothing."""
+    """Return one self-contained HTML page of about 5 MB with Optuna's figures."""
     metrics = [metric for metric, _ in View(summary=summary).objectives]
     study = plain_study(summary)
     figures = figures_of(study, metrics)
@@ -95,20 +94,20 @@ def interactive_page(summary: StudySummary) -> str:
         del figures["front"]
     if len(study.get_trials(deepcopy=False, states=(Stored.COMPLETE,))) < FEWEST:
         del figures["importance"]
-    with warnings.catch_warnings():  # of features that may change, and of signs as they are here
+    with warnings.catch_warnings():  # of experimental features and the direction of values
         warnings.simplefilter("ignore")
         blocks = [_block(name, make) for name, make in figures.items()]
     section = Section("figures", "Optuna's figures", blocks)
-    said = f"{summary.method}, selected by {summary.objective}"
-    return to_html(StudyReport(summary.study, summary.state, said, [section]))
+    lead = f"{summary.method}, selected by {summary.objective}"
+    return to_html(StudyReport(summary.study, summary.state, lead, [section]))
 
 
 def _block(name: str, make: Callable[[], Figure]) -> Chart | Text:
-    """Return a figure as a part of a report, or a paragraph that says why there is none."""
+    """Return a figure as a block of a report, or a text that says why there is none."""
     try:
         figure = make()
-    except (ValueError, RuntimeError) as error:  # of what it cannot compare
-        return Text(f"{TITLES[name]}: Optuna draws none: {error}")
+    except (ValueError, RuntimeError) as error:  # such as trials that cannot be compared
+        return Text(f"{TITLES[name]}: Optuna cannot draw it: {error}")
     if not figure.data:
         return Text(f"{TITLES[name]}: there is nothing to draw yet.")
     figure.update_layout(title=None, template="plotly_white", legend={"orientation": "h"})
@@ -117,6 +116,7 @@ def _block(name: str, make: Callable[[], Figure]) -> Chart | Text:
 
 
 def _frozen(trial: TrialRecord, axes: list[Axis], metrics: Sequence[str]) -> FrozenTrial:
+    """Return a record as an Optuna trial, with the settings of the axes as its parameters."""
     values = [trial.metrics.get(metric, math.nan) for metric in metrics]
     state = Stored.__members__.get(trial.state.name, Stored.FAIL)  # FAILED and INFEASIBLE too
     if state is Stored.COMPLETE and not all(map(math.isfinite, values)):
@@ -146,5 +146,6 @@ def _frozen(trial: TrialRecord, axes: list[Axis], metrics: Sequence[str]) -> Fro
 
 
 def _choice(value: Any) -> str | float | None:
+    """Return a value as a choice of Optuna's."""
     plain = value is None or isinstance(value, bool | int | float)
     return value if plain else safe(setting(value))

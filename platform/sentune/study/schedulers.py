@@ -1,6 +1,6 @@
-"""Schedulers by name: they stop trials at rungs, from the stored curves alone.
+"""Schedulers, which stop and promote trials at rungs from the stored curves alone.
 
-Optuna's own pruners keep state between asking and telling and gave another answer after a kill.
+Optuna's pruners have state between ask and tell, so their answers can differ after a kill.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ SIMULATED = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Scheduler:
-    """Runs every trial to its end; a subclass stops some at its rungs.
+    """Scheduler that runs every trial to its end; subclasses stop some at their rungs.
 
     Attributes:
-        max_examples: of a full trial; there nothing is compared.
+        max_examples: examples of a full trial; no trials are compared there.
         first_rung: examples at which trials are first compared.
-        eta: one trial in ``eta`` goes on at a rung.
+        eta: one trial in ``eta`` continues at a rung.
         mode: ``max`` or ``min``.
-        keep: trials that go on at least, however few have come.
-        ahead: first trials that ``AshaPromotion`` stops at no rung.
+        keep: fewest trials that continue at a rung.
+        ahead: number of first trials that ``AshaPromotion`` does not stop.
     """
 
     max_examples: int
@@ -48,39 +48,43 @@ class Scheduler:
 
     @property
     def milestones(self) -> tuple[int, ...]:
-        """The rungs and the end."""
+        """Examples of the rungs and the end."""
         return (*self.rungs, self.max_examples)
 
     @property
     def sign(self) -> float:
-        """The factor that makes more of the objective better."""
+        """1.0 if more of the objective is better, else -1.0."""
         return 1.0 if self.mode == "max" else -1.0
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> str:
-        """Return why a trial ends at a milestone, in examples; empty where it goes on.
+        """Return why a trial stops at a milestone; empty if it continues.
 
-        Only trials of a smaller number are compared: one that comes later changes no answer.
+        Only trials with smaller numbers are compared, so later ones do not change the answer.
+
+        Args:
+            trial: number of the trial.
+            examples: milestone.
         """
         return ""
 
     def promoted(
         self, curves: Curves, stopped: Mapping[int, int], complete: int | None = None
     ) -> int | None:
-        """Return the stopped trial that goes on now; None: none does.
+        """Return the stopped trial to promote now; None if there is none.
 
         Args:
-            stopped: trial -> the rung that stopped it; none has gone on from there.
-            complete: trials that came to their end, or are on their way to it where no rung stops
-                them, once there is nothing else to run.
+            stopped: trial -> rung that stopped it, without trials that were promoted before.
+            complete: given if nothing else is left to run: number of trials that have reached
+                their end, or will without another rung.
         """
         return None
 
     def waiting(self, curves: Curves, stopped: Mapping[int, int], trials: int) -> set[int]:
-        """Return the stopped ones that may still go on in a search of so many trials."""
+        """Return the stopped trials that may still be promoted in a search of so many trials."""
         return set()
 
     def most_waiting(self, trials: int) -> int:
-        """Return how many ``waiting`` has at most."""
+        """Return the most trials that ``waiting`` returns."""
         return 0
 
     def expected(self, trials: int) -> dict[int, float]:
@@ -128,11 +132,11 @@ class Scheduler:
 
 @dataclass(frozen=True, kw_only=True)
 class Halving(Scheduler):
-    """Successive halving: rungs in examples seen, each ``eta`` times as far as the one before.
+    """Asynchronous successive halving that stops trials, with rungs at multiples of ``eta``.
 
-    ASHA (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2) as
-    it stops: a trial goes on past a rung if it is among the best 1/eta of those that have reached
-    it, and at least ``keep`` of them. There is no rung where the first one is the whole budget.
+    ASHA (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2) in
+    its stopping variant: a trial continues past a rung if it is among the best 1/eta of those that
+    have reached it, or among the best ``keep``. There are no rungs if the first is the budget.
     """
 
     @property
@@ -152,19 +156,20 @@ class Halving(Scheduler):
         reached = sorted(values, reverse=True)
         places = self._places(len(reached))
         own = self.sign * curves[trial][examples]
-        if sum(value >= own for value in reached) <= places:  # of equals the earlier are better
+        if sum(value >= own for value in reached) <= places:  # earlier trials win ties
             return ""
         equal = ", of equals the earlier" if places and own == reached[places - 1] else ""
         why = self._why(reached, places)
         return f"{self.sign * own:.4g} at {examples:,} examples; {why}{equal}"
 
     def _why(self, reached: Sequence[float], places: int) -> str:
+        """Return the reason of a stop; ``reached`` are the signed values at the rung in order."""
         return (
             f"the best {places} of {len(reached)} go on, from {self.sign * reached[places - 1]:.4g}"
         )
 
     def _places(self, reached: int) -> int:
-        """Return how many of the trials at a rung go on."""
+        """Return how many of the trials at a rung continue."""
         return max(self.keep, reached // self.eta)
 
 
@@ -173,10 +178,10 @@ class AshaPromotion(Halving):
     """Asynchronous successive halving by promotion.
 
     Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2: a trial
-    that is not among the best 1/eta of a rung is stopped there, and goes on from its checkpoint
-    once it is among them, before a new one starts. At the end of a search the best go on until
-    ``keep`` are complete. The ``ahead`` first trials wait for no others: of a point that is
-    expected to be good, or where too few come, that would cost time alone.
+    that is not among the best 1/eta of a rung is stopped there. It continues from its checkpoint
+    once it is among them, before a new trial starts. At the end of a search the best continue until
+    ``keep`` are complete. The first ``ahead`` trials never wait for others, which would only cost
+    time if their points are expected to be good or the search has too few trials.
     """
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> str:
@@ -190,7 +195,7 @@ class AshaPromotion(Halving):
         return super()._why(reached, places) if places else waits
 
     def _ranked(self, curves: Curves, rung: int) -> list[int]:
-        """Return the trials that have reached a rung, the best first, equals as they came."""
+        """Return the trials that have reached a rung, best first, the earlier of equals first."""
         reached = [number for number, curve in sorted(curves.items()) if rung in curve]
         return sorted(reached, key=lambda number: -self.sign * curves[number][rung])
 
@@ -207,8 +212,8 @@ class AshaPromotion(Halving):
         return None
 
     def waiting(self, curves: Curves, stopped: Mapping[int, int], trials: int) -> set[int]:
-        """Return those that are good enough were all trials of the search at their rung, and one
-        more for where such a one fails."""
+        """Return the stopped trials that would continue if all trials of the search reached their
+        rung, and one more in case one of them fails."""
         found: set[int] = set()
         for rung in set(stopped.values()):
             most = self._most(max(trials, len(curves)))
@@ -224,17 +229,18 @@ class AshaPromotion(Halving):
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperband(Halving):
-    """Brackets by trial number; trials of one bracket are compared with each other alone.
+    """Hyperband: successive halving in brackets, each of which compares its own trials only.
 
     Li et al. 2018, "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization",
-    algorithm 1. Early rungs may rank by warm-up; only a share of the trials is exposed to them.
-    The rungs are those of the bracket that stops earliest; each further bracket starts a rung
-    later, and the last one stops nothing. They share the trials that ``keep`` lets go on.
+    algorithm 1. Early rungs may rank trials by their warm-up, so only a share of the trials has
+    them. ``rungs`` are those of the first bracket; each further bracket starts one rung later, and
+    the last one stops nothing. A trial's number determines its bracket. The brackets share
+    ``keep`` among them.
     """
 
     @cached_property
     def brackets(self) -> tuple[Halving, ...]:
-        """One successive halving for each first rung, the earliest first."""
+        """Successive halving for each first rung, the earliest first."""
         return tuple(
             Halving(
                 first_rung=first,
@@ -248,10 +254,10 @@ class Hyperband(Halving):
 
     @cached_property
     def _turns(self) -> tuple[int, ...]:
-        """Bracket of each trial of a round; each has the share that the algorithm gives it.
+        """Bracket of each trial of a round, with the shares of the algorithm.
 
-        ceil((s_max + 1) / (s + 1) * eta^s) trials of a round go to the bracket with s rungs, and
-        the turns are spread evenly over the round.
+        The bracket with s rungs has ceil((s_max + 1) / (s + 1) * eta^s) trials of a round, spread
+        evenly over it.
         """
         most = len(self.brackets)
         sizes = [-(-most * self.eta**s // (s + 1)) for s in reversed(range(most))]
@@ -259,25 +265,25 @@ class Hyperband(Halving):
         return tuple(bracket for _, bracket in sorted(turns))
 
     def bracket_of(self, trial: int) -> int:
-        """Return the place of a trial's bracket in ``brackets``."""
+        """Return the index of a trial's bracket in ``brackets``."""
         return self._turns[trial % len(self._turns)]
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> str:
         bracket = self.bracket_of(trial)
         peers = {number: c for number, c in curves.items() if self.bracket_of(number) == bracket}
-        said = self.brackets[bracket].verdict(peers, trial, examples)
+        why = self.brackets[bracket].verdict(peers, trial, examples)
         where = f"bracket {bracket + 1} of {len(self.brackets)}"
-        return f"{said} ({where})" if said else ""
+        return f"{why} ({where})" if why else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MedianStopping(Scheduler):
-    """A trial ends where its best value is below the median of the others' averages.
+    """Median stopping: stops a trial whose best value is below the median of others' averages.
 
     Golovin et al. 2017, "Google Vizier: A Service for Black-Box Optimization", section 3.2.2. It
-    makes no assumption on how curves go on, and lets half of the trials through. There is a rung
-    every ``first_rung`` examples; at the first one nothing is stopped. A rung stops none before
-    ``keep`` earlier trials have come to it.
+    makes no assumption on the shape of curves, and about half of the trials pass. Trials are
+    validated every ``first_rung`` examples and compared from the second time on. A rung stops no
+    trial before ``keep`` earlier ones have reached it.
     """
 
     @property
@@ -304,21 +310,23 @@ class MedianStopping(Scheduler):
         best = self.sign * max(self.sign * value for value in own)
         if self.sign * best >= self.sign * usual:
             return ""
-        told = f"{best:.4g} at best by {examples:,} examples"
         others = f"the median of {len(until)} earlier trials' averages is {usual:.4g}"
-        return f"{told}; {others}"
+        return f"{best:.4g} at best by {examples:,} examples; {others}"
 
 
 RUNG_STEPS = 20
-"""Steps before which trials are not compared: of eight steps, ranks are those of the warm-up.
-Measured in docs/search-quality.md, "The first rung"."""
+"""Fewest steps before trials are compared. After eight steps ranks still reflect the warm-up, as
+measured in docs/search-quality.md, "The first rung"."""
 
 
 def default_first_rung(max_examples: int, eta: int, batch_size: int = 1) -> int:
-    """Return a ninth of the budget at eta 3: two rungs before the end, as ASHA's authors have it by
-    rate; a third where a ninth has fewer than ``RUNG_STEPS`` steps of a batch."""
+    """Return the default first rung in examples: the budget divided by ``eta`` squared.
+
+    This gives two rungs before the end, as recommended by ASHA's authors. If it is less than
+    ``RUNG_STEPS`` batches, the budget divided by ``eta`` is returned.
+    """
     early, late = (-(-max_examples // eta**power) for power in (2, 1))
-    # rounded up: no rung comes just short of the end
+    # rounded up, so that no rung is just before the end
     return early if early >= RUNG_STEPS * batch_size else late
 
 

@@ -1,4 +1,4 @@
-"""One study from its first trial to its winner; the same call resumes it."""
+"""Study: runs the search and the finals, from the first trial to the winner."""
 
 from __future__ import annotations
 
@@ -53,21 +53,22 @@ logger = logging.getLogger(__name__)
 __all__ = ["MakeSpec", "Study", "StudyConfig", "StudyOutcome"]
 
 MakeSpec = Callable[[dict[str, Any], str, int, tuple[int, ...]], TrialSpec]
-"""(settings, name of the run, seed, milestones) -> the training run. Where it leaves ``directory``
-empty, the study gives it one."""
+"""(settings, name of the run, seed, milestones) -> ``TrialSpec``. The study sets an empty
+``directory``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOutcome:
-    """Result of a study; a field with the name of one of ``StudySummary`` is that field.
+    """Result of a study; fields that ``StudySummary`` has, too, are described there.
 
     Attributes:
-        state: ``complete``, ``stopped`` (by a budget or on request, before the finals were
-            through), ``interrupted`` (the same command resumes these two) or ``failed`` (too many
-            trials failed, or no trial, or no run of the finals, came to its end).
-        finalists: best by mean first; ``winner`` is the first one's index, None without any.
-        best_run: name of the run to ship: of the winner's best seed on dev, or, without
-            finalists, of the best trial; None where no trial may win.
+        state: ``complete``; ``stopped`` by a budget or on request before the end of the finals, or
+            ``interrupted`` (the same command resumes both); or ``failed``, because too many trials
+            failed, or no trial or no run of the finals is complete.
+        finalists: finalists, best mean first.
+        winner: index of the winner in ``finalists``, 0; None without finalists.
+        best_run: name of the run to ship: the winner's best seed on dev, or, without finalists,
+            the best trial; None if no trial may win.
         best_checkpoint: local folder of its best checkpoint.
     """
 
@@ -85,25 +86,28 @@ class StudyOutcome:
 
 
 class Study:
-    """A study that can run: planned, and its storage opened.
+    """A study with its plan and open storage; ``run`` starts or resumes it.
 
     Args:
-        space: what is searched, already narrowed.
-        program: trains; picklable.
-        watchers: called after something of a run is stored; they look at a snapshot.
-        fingerprints: of corpora, encoder, method and code, JSON types.
-        held: the driver's lock, where it has one: the hours of all starts, and what is asked.
+        config: configuration of the study.
+        space: narrowed search space.
+        make_spec: returns the training run of a trial.
+        program: picklable program that trains.
+        watchers: functions to call after a start, milestone or end of a run is stored.
+        fingerprints: fingerprints of corpora, encoder, method and code, in JSON types.
+        held: the driver's lock, if there is one; it counts hours and receives requests to stop.
 
     Attributes:
-        begun: called once, while the first trial's process starts, or at the end of a shorter run.
-        stalls: knows the newest beat of each run at work, and ends what has stalled.
-        watchers, held: as given; a driver may add watchers before it runs.
-        fingerprint: everything that makes two trials comparable, and a user's sampler, JSON types.
-            How many trials, which sampler of the package and which resources may change.
+        plan: runs and resources of the study.
+        begun: called once while the first trial's process starts, or at the end of a shorter run.
+        stalls: newest beat of each running run; ends stalled ones.
+        watchers, held: as given; a driver may add watchers before ``run``.
+        fingerprint: all inputs that make trials comparable, and a user's sampler, in JSON types.
+            The number of trials, the package's samplers and the resources may change.
 
     Raises:
-        StudyConflict: a study of this name exists and has another fingerprint, or its folder has
-            trials that its database does not know.
+        StudyConflict: a study of this name exists with another fingerprint, or its folder has runs
+            that its database does not know.
         PlanError: the cluster cannot run it.
     """
 
@@ -174,7 +178,7 @@ class Study:
             scheduler=scheduler,
             constraints=config.constraints,
         )
-        if IDENTITY not in self.store.study.user_attrs:  # on an MLflow server
+        if IDENTITY not in self.store.study.user_attrs:
             self.store.study.set_user_attr(IDENTITY, uuid.uuid4().hex)
         self.retention = Retention(config, self.store)
         place = StudyPlace(name=config.name, folder=config.folder, url=url)
@@ -191,9 +195,9 @@ class Study:
         )
 
     def run(self) -> StudyOutcome:
-        """Search, train the best again from fresh seeds, and return which one won.
+        """Run what is left of the search and the finals, and return the outcome.
 
-        Ray must be up. What earlier starts have done is not done again.
+        Ray must be connected.
         """
         try:
             with self.sharing.watched():
@@ -213,7 +217,7 @@ class Study:
             self.launch.control.close()
 
     def _run(self, limits: Limits) -> Finals | None:
-        """Run what is left of search and finals; None where they did not come to their end."""
+        """Run what is left of search and finals; return the finals, or None if it was halted."""
         from sentune.study.runner.tune_adapter import run_trials  # loads Ray Tune
 
         grouped = self.config.launched_by == "train"
@@ -237,7 +241,7 @@ class Study:
         return self.retention.finals if whole else None
 
     def _phases(self, limits: Limits) -> Iterator[Phase]:
-        """Yield the search, the best trials again from fresh seeds, and a lost winner once more."""
+        """Yield the search, the finals, and the winner once more if its checkpoint is lost."""
         yield self._phase(self.store, self._search())
         limits.check()
         finals = self._finals()
@@ -247,7 +251,7 @@ class Study:
             yield self._phase(finals.store, again)
 
     def _phase(self, store: TrialStore, source: Source) -> Phase:
-        rung_rows = self.config.rows_at_rungs if store is self.store else 0  # finals have all
+        rung_rows = self.config.rows_at_rungs if store is self.store else 0  # finals use all
         return Phase(
             store=store,
             source=source,
@@ -256,9 +260,9 @@ class Study:
         )
 
     def _search(self) -> Source:
-        """Return what is left of the search, after the trials of other studies are taken over."""
+        """Take over trials of other studies, and return the source of the search."""
         config = self.config
-        for name in config.warm_start:  # trials of other studies that still hold, each once
+        for name in config.warm_start:
             place = place_of_trials(config.storage, name, config.optuna_url)
             taken, left = fork_from(place, self.store.study, self.fingerprint, self.space)
             logger.warning("%s taken over from study %s", counted(taken, "trial"), name)
@@ -293,7 +297,7 @@ class Study:
         return source
 
     def _finals(self) -> Finals:
-        """Return the finals of the trials as they stand."""
+        """Return the finals of the best trials so far."""
         study = self._open(self.config.name + FINALS)
         finals = Finals(study=study, store=self.store, config=self.config)
         self.retention.keep_tables(self.view, finals.runs())
@@ -301,6 +305,7 @@ class Study:
         return finals
 
     def _spec_of(self, candidate: Candidate, rung_rows: int) -> TrialSpec:
+        """Return the training run of a candidate."""
         usual = {*self.config.milestones(self.space.mode), candidate.stop_at}
         milestones = tuple(sorted(at for at in usual if at > candidate.start_at))
         settings = dict(candidate.settings)
@@ -321,7 +326,7 @@ class Study:
         return storage_of(self.config.directory(run)).has(checkpoints.name_of(examples))
 
     def _stored(self, store: TrialStore, number: int) -> None:
-        """Write tables, drop checkpoints and call watchers after something of a run is stored."""
+        """Call watchers after a change of a run; at its end also write tables, drop checkpoints."""
         run = store.get(number)
         if run.state.is_finished():
             record = store.record(number)
@@ -333,22 +338,22 @@ class Study:
         self._changed()
 
     def _changed(self) -> None:
-        """Call the watchers. The failure of one is logged once; the study goes on."""
+        """Call the watchers. A failing one is logged once, and the study continues."""
         for watcher in self.watchers:
             try:
                 watcher()
             except Exception:
                 if watcher not in self._failed:
                     self._failed.append(watcher)
-                    logger.exception("%r failed; the study goes on", watcher)
+                    logger.exception("watcher %r failed; the study goes on", watcher)
 
     def _outcome(self, limits: Limits, finals: Finals | None) -> StudyOutcome:
-        """Return the outcome from the store; without finals where they did not come to an end."""
+        """Return the outcome from the store; ``finals`` is None if the study was halted."""
         trials, several = self.store.records(), len(self.objectives) > 1
         finalists = finals.records() if finals is not None else []
         if finals is not None:
             runs = finals.store.records()
-        else:  # an earlier start, or this one, may have begun them
+        else:  # they may have begun
             runs = [run.record for run in self.view.snapshot(driven=True).finals]
         state, reason = self._ending(trials, limits, finals)
         verdict, comparison = finals.compared(finalists) if finals is not None else ("", {})
@@ -370,6 +375,7 @@ class Study:
     def _ending(
         self, trials: list[TrialRecord], limits: Limits, finals: Finals | None
     ) -> tuple[str, str]:
+        """Return state and reason of the outcome."""
         if finals is None:
             halt = limits.halt
             return (halt.state, halt.reason) if halt is not None else ("interrupted", "")
@@ -378,7 +384,7 @@ class Study:
             return "complete", limits.ended_early
         if not any(trial.state is TrialState.COMPLETE for trial in trials):
             reasons = sorted({trial.reason for trial in trials if trial.reason})
-            return "failed", f"no trial came to its end: {'; '.join(reasons) or 'no reason given'}"
+            return "failed", f"no trial is complete: {'; '.join(reasons) or 'no reason given'}"
         if not best:
-            return "failed", "no trial that came to its end holds every constraint"
-        return "failed", "no finalist came to its end; the same command tries them again"
+            return "failed", "no complete trial meets every constraint"
+        return "failed", "no run of the finals is complete; the same command tries them again"

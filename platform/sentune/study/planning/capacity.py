@@ -1,4 +1,4 @@
-"""The resources of a cluster: now, and at the most that its cluster file allows."""
+"""CPUs and GPUs of a cluster: now, and grown to the limit of its cluster file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sentune.cluster import Cluster, read_cluster, running_cluster_file
 from sentune.cluster.packing import held
 
 WORKER_CPUS = 1.0
-"""CPUs of a worker, each of which trains with one thread."""
+"""CPUs of a worker, which trains with one thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,13 +20,13 @@ class Node:
     gpus: float = 0.0
 
     def holds(self, gpus: float) -> int:
-        """Return how many workers with so many GPUs each fit."""
+        """Return how many workers with so many GPUs each fit on the machine."""
         return held(self.cpus, self.gpus, WORKER_CPUS, gpus)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """The machines of a cluster: those that are up, and all that it can grow to."""
+    """The machines of a cluster: those that are up (``nodes``), and all that it can grow to."""
 
     nodes: tuple[Node, ...]
     reachable: tuple[Node, ...]
@@ -38,7 +38,7 @@ class Capacity:
 
 
 def available() -> Capacity:
-    """The connected Ray cluster with what ``ray up`` allows it to grow to, or this machine."""
+    """Return the capacity of the connected Ray cluster, or of this machine without one."""
     import ray  # a plan for a cluster file does not need it
 
     if not ray.is_initialized():
@@ -53,5 +53,5 @@ def available() -> Capacity:
 
 
 def machines(cluster: Cluster) -> tuple[Node, ...]:
-    """Return every machine of a cluster grown to its limit."""
+    """Return all machines of a cluster that has grown to its limit."""
     return tuple(Node(cpus=n.cpus, gpus=n.gpus) for n in cluster.largest())

@@ -1,8 +1,8 @@
-"""The forecast of a cluster's growth for a study: nodes, hours and dollars of each node type.
+"""Forecast of a cluster's growth for a study: nodes, hours and dollars of each node type.
 
-A study has two stages, the search and the finals. Each asks for all of its workers at once, and its
-nodes are counted as up for the whole of it, though those of a search's last trials go earlier:
-hours are an upper bound in that. How long a node takes to start is not in them.
+A study has two stages, the search and the finals. Each asks for all of its workers at once. Its
+nodes count for the whole stage, though some end earlier, so hours are an upper bound in that. The
+time in which nodes start is not included.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sentune.study.planning.plan import Plan, Probe, stage_hours
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A part of a study.
+    """A stage of a study.
 
     Attributes:
         name: ``search`` or ``finals``.
         concurrent: runs at a time.
-        nodes: name of the node type -> nodes that are up.
-        hours: of wall time; None where nothing says how fast a trial trains.
+        nodes: name of the node type -> number of nodes.
+        hours: wall time; None if the speed of a trial is unknown.
     """
 
     name: str
@@ -36,15 +36,15 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityForecast:
-    """A cluster over the time of a study.
+    """Nodes, hours and dollars of a cluster over the time of a study.
 
     Attributes:
-        stages: one after the other.
-        node_hours: name of the node type -> hours of all its nodes, idle ones too; None
-            where nothing says how fast a trial trains.
-        dollars: name of the node type -> hours times the price that was stated; empty without.
+        stages: stages in their order.
+        node_hours: name of the node type -> hours of all its nodes, also idle ones; None if the
+            speed of a trial is unknown.
+        dollars: name of the node type -> hours times its price; empty without prices.
         unpriced: node types that are used and have no price.
-        stand_in_dollars: that the kinds which stand in would cost beyond, if all nodes were theirs.
+        stand_in_dollars: additional dollars if all nodes were of the types that stand in for them.
     """
 
     stages: tuple[Stage, ...]
@@ -55,12 +55,12 @@ class CapacityForecast:
 
     @property
     def hours(self) -> float | None:
-        """Wall time; None where nothing says how fast a trial trains."""
+        """Wall time of all stages; None if the speed of a trial is unknown."""
         return sum(stage.hours or 0.0 for stage in self.stages) if self.node_hours else None
 
     @property
     def total(self) -> float | None:
-        """Dollars of all node types that have a price; None where none was stated."""
+        """Dollars of all node types with a price; None without prices."""
         return sum(self.dollars.values()) if self.dollars else None
 
 
@@ -71,11 +71,11 @@ def forecast(
     probe: Probe | None,
     prices: Mapping[str, float],
 ) -> CapacityForecast:
-    """Return how the cluster that a plan was made for grows.
+    """Return the forecast of a cluster's growth under a plan.
 
     Args:
-        probe: how fast a trial trains; None: not known.
-        prices: name of the node type -> dollars an hour of one node.
+        probe: measured speed of a trial; None if it is unknown.
+        prices: name of the node type -> dollars per hour of one node.
     """
     stages = tuple(_stages(plan, config, cluster, probe))
     hours = None if probe is None else _node_hours(stages, cluster)
@@ -102,7 +102,7 @@ def forecasts(
     probe: Probe | None,
     prices: Mapping[str, float],
 ) -> dict[int, CapacityForecast]:
-    """Trials at a time -> growth: for one, two, four, ... up to what the plan has."""
+    """Return trials at a time -> forecast, for 1, 2, 4, ... up to the plan's number."""
     steps = [1 << n for n in range(plan.concurrent.bit_length()) if 1 << n < plan.concurrent]
     return {
         at_a_time: forecast(replace(plan, concurrent=at_a_time), config, cluster, probe, prices)
@@ -130,7 +130,10 @@ def _stages(
 
 
 def _node_hours(stages: tuple[Stage, ...], cluster: Cluster) -> dict[str, float]:
-    """A node that came for the study idles once, after the last stage that it has work in."""
+    """Return name of the node type -> hours.
+
+    Each node that is added for the study is idle once, after its last stage.
+    """
     found = {}
     for name, kind in cluster.kinds.items():
         counts = [stage.nodes[name] for stage in stages]

@@ -1,6 +1,6 @@
-"""Checks of storage, disk, database and tracking server for a plan, before anything starts.
+"""Checks of storage, disk, database and tracking server before a study starts.
 
-Storages, databases and servers may not answer for minutes; here each has a few seconds.
+Storages, databases and servers may take minutes to fail; each check ends after a few seconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PATIENCE = 4.0
 
 WEB = ("http", "https")
 TRACKING_DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
-"""Kinds of addresses under which MLflow keeps its runs."""
+"""Kinds of databases in which MLflow stores runs."""
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "mssql": 1433}
 
@@ -47,25 +47,25 @@ def check_writable(storage: str) -> None:
     """Write a small file into the storage and remove it.
 
     Raises:
-        PlanError, StorageError: it cannot be written; names it and the cause.
+        PlanError, StorageError: the storage cannot be written; names it and the cause.
     """
     try:
         within(PATIENCE, lambda: check_storage(storage))
     except StorageError:
         raise
-    except Exception as error:  # every file system raises its own
+    except Exception as error:  # each fsspec file system has errors of its own
         fix = "make it writable for this user, or name another one"
         if isinstance(error, ImportError):
-            fix = "install the package that its kind of address needs"
+            fix = "install the package that this kind of address needs"
         why = f"it cannot be written ({named(error)}); {fix}"
         raise PlanError("--storage", without_credentials(storage), why) from error
 
 
 def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
-    """Check that the most checkpoints that a study may have fit beside those that it has.
+    """Check that the disk has room for the most checkpoints that a study may have at a time.
 
     Raises:
-        PlanError: they do not; says how many bytes are needed and free.
+        PlanError: it has not; names the bytes that are needed and free.
     """
     if not checkpoint_bytes or "://" in config.storage:
         return
@@ -75,7 +75,7 @@ def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
     try:
         check_storage(config.storage, max(0, most - sum(file.stat().st_size for file in files)))
     except StorageError as error:
-        stopped = f"{waiting} stopped that may go on, " if waiting else ""
+        stopped = f"{waiting} stopped ones that may continue, " if waiting else ""
         fix = (
             f"checkpoints of {decimal(checkpoint_bytes)} take up to {decimal(most)} "
             f"({plan.concurrent} trials at a time, {stopped}{config.keep} kept, {plan.finalists} "
@@ -88,21 +88,22 @@ def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
 def check_database(
     address: str | None, option: str = "--optuna", statement: str = "SELECT 1"
 ) -> None:
-    """Check that the database that an option names answers and takes a transaction.
+    """Check that a database answers and accepts a transaction.
 
     Args:
-        statement: that is executed there and rolled back; not in a SQLite file.
+        option: option with the address.
+        statement: statement to execute and roll back; not executed in a SQLite file.
 
     Raises:
-        PlanError: it does not; says why.
+        PlanError: the address is malformed, or the database cannot be opened; says why.
     """
     if address is None:
         return
     shown = without_credentials(address)
     try:
-        # MLflow opens the tracking server's as it is written
+        # MLflow opens the address of --tracking unchanged
         url = database_url(address) if option == "--optuna" else make_url(address)
-    except (ArgumentError, ValueError):  # the latter for a port that is no number
+    except (ArgumentError, ValueError):  # ValueError: the port is not a number
         fix = "write sqlite:////PATH or postgresql+psycopg2://USER@HOST/DATABASE"
         raise PlanError(option, shown, fix) from None
     try:
@@ -111,15 +112,14 @@ def check_database(
         fix = f"{named(error)}; install the database's driver, such as psycopg2-binary"
         raise PlanError(option, shown, fix) from error
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-        mend = "start it, or correct its address"
-        mend = "bring it back from a copy" if damage_in(error) else mend
-        raise PlanError(option, shown, f"it cannot be opened ({named(error)}); {mend}") from error
+        fix = "restore it from a copy" if damage_in(error) else "start it, or correct its address"
+        raise PlanError(option, shown, f"it cannot be opened ({named(error)}); {fix}") from error
 
 
 def _begin(url: URL, statement: str) -> None:
-    """Begin a transaction; of a SQLite file another driver may be writing, and none is made."""
+    """Begin a transaction. A locked SQLite file passes, and a missing one is not created."""
     port = url.port or PORTS.get(url.get_backend_name())
-    if url.host and port is not None:  # else the database's client may wait for minutes
+    if url.host and port is not None:  # the database's own client may wait for minutes
         try:
             socket.create_connection((url.host, port), timeout=PATIENCE).close()
         except OSError as error:
@@ -145,10 +145,10 @@ def _begin(url: URL, statement: str) -> None:
 
 
 def tracking_kind(uri: str) -> str:
-    """Return the kind of an MLflow address, such as ``http`` or ``sqlite``; asks nothing of it.
+    """Return the kind of an MLflow address, such as ``http`` or ``sqlite``, without connecting.
 
     Raises:
-        PlanError: it is no address of a server or a database.
+        PlanError: it is not the address of a server or database.
     """
     try:
         address = urlsplit(uri)
@@ -165,22 +165,22 @@ def tracking_kind(uri: str) -> str:
 
 
 def tracking_silence(uri: str) -> str:
-    """Return why MLflow's server or database does not answer; empty where it does.
+    """Return why MLflow's server or database does not answer; empty if it does.
 
     Raises:
-        PlanError: it is no address of either.
+        PlanError: it is not the address of a server or database.
     """
     kind, file = tracking_kind(uri), sqlite_path(uri)
-    if file is not None and not file.exists():  # it is made when the study starts
+    if file is not None and not file.exists():  # the study creates it at its start
         there = next(place for place in file.absolute().parents if place.exists())
         writable = there.is_dir() and os.access(there, os.W_OK)
-        return "" if writable else f"{there} is no folder that this user may write into"
+        return "" if writable else f"{there} is not a folder that this user may write to"
     if kind in WEB:
         try:
-            http_answer(f"{uri.rstrip('/')}/health")  # it may want credentials here
+            http_answer(f"{uri.rstrip('/')}/health")  # any status counts, also 401
         except OSError as error:
             return f"it does not answer ({named(error)})"
-    elif kind in TRACKING_DATABASES:  # MLflow asks Databricks itself
+    elif kind in TRACKING_DATABASES:  # Databricks is not checked here
         try:
             check_database(uri, "--tracking")
         except PlanError as refusal:
@@ -191,10 +191,10 @@ def tracking_silence(uri: str) -> str:
 def http_answer(
     url: str, headers: Mapping[str, str] | None = None, *, patience: float = PATIENCE
 ) -> tuple[int, str]:
-    """Return status and body of an answer, the body empty above 399.
+    """Return status and body of an HTTP GET; the body is empty for a status above 399.
 
     Raises:
-        OSError: there is no answer.
+        OSError: there is no answer, or not one in HTTP.
     """
 
     def ask() -> tuple[int, str]:
@@ -206,15 +206,15 @@ def http_answer(
         return within(patience, ask)
     except urllib.error.HTTPError as error:
         return error.code, ""
-    except (ValueError, HTTPException) as error:  # what answers speaks another protocol
+    except (ValueError, HTTPException) as error:  # the server speaks another protocol
         raise OSError(named(error)) from error
 
 
 def within(seconds: float, action: Callable[[], T]) -> T:
-    """Return what the action returns, and raise what it raises.
+    """Return the result of an action that has so many seconds, and raise its errors.
 
     Raises:
-        TimeoutError: it takes longer; its thread is left behind.
+        TimeoutError: it takes longer; its thread is left running.
     """
     future: Future[T] = Future()
 

@@ -1,6 +1,6 @@
-"""Joins a Ray cluster step by step, and asks its nodes what they run, what they see and reach.
+"""Check of a Ray cluster: joins it step by step, and inspects code, GPUs and access of each node.
 
-The tasks ask for no CPU and no GPU: they neither wait for trials nor make the cluster grow.
+The tasks request no CPU and no GPU, so they neither wait for trials nor make the cluster grow.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from sentune.study.planning.connect import ANSWER_SECONDS, join, silent_head, to
 START_FIX = "start it (ray up cluster.yaml), or name its head with --address HOST:6379"
 
 PATIENCE = 120.0
-"""Seconds for the answers of all nodes; a worker's first start ships the packages."""
+"""Seconds for the answers of all nodes; the first start of a worker downloads the code."""
 
 CLOCK_PATIENCE = 5.0
-"""Seconds for the time of a node that has answered."""
+"""Seconds for a node that has answered to tell its time."""
 
 MLFLOW_PATIENCE = 20.0
-"""Seconds for MLflow: checking a password for the first time took a small server over four."""
+"""Seconds for MLflow; a small server took over four to check a password for the first time."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -63,13 +63,13 @@ TOKEN_FIX = (
 
 
 def address_of(given: str | None) -> str:
-    """``--address``, else ``RAY_ADDRESS``, else the cluster that runs on this machine.
+    """Return ``--address``, else ``RAY_ADDRESS``, else ``auto`` for the cluster of this machine.
 
     Raises:
-        InvalidValue: an address of Ray's client, which cannot say on which node something runs.
+        InvalidValue: an address of Ray's client, with which tasks cannot be placed on nodes.
     """
     address = given or "auto"
-    if address == "auto":  # Ray does likewise
+    if address == "auto":  # as Ray does
         address = os.environ.get("RAY_ADDRESS") or "auto"
     if address.startswith("ray://"):
         fix = "give HOST:PORT on a node of the cluster, or http://HOST:8265 of its job server"
@@ -78,10 +78,10 @@ def address_of(given: str | None) -> str:
 
 
 def joined(address: str) -> list[Finding]:
-    """Join a cluster, ``HOST:PORT`` or ``auto``, with the driver's code; return what was found.
+    """Join a cluster, ``HOST:PORT`` or ``auto``, with the driver's code; return the findings.
 
     Raises:
-        SentuneError: the token's file can be read by others.
+        SentuneError: other users can read the token's file.
     """
     token()
     if silence := silent_head(address, "--address"):
@@ -91,7 +91,7 @@ def joined(address: str) -> list[Finding]:
     except (ConnectionError, RuntimeError, AuthenticationError) as error:
         words = " ".join(str(error).split())
         if "ersion mismatch" in words:
-            refusal = Finding("Ray", words, "install requirements.lock here and there")
+            refusal = Finding("Ray", words, "install requirements.lock on both sides")
         elif address == "auto" and "token" not in words:
             return [Finding("reachable", f"no cluster runs on this machine ({words})", START_FIX)]
         else:
@@ -108,21 +108,21 @@ def joined(address: str) -> list[Finding]:
 
 
 def from_within(address: str, places: Mapping[str, str | None]) -> tuple[list[Finding], str]:
-    """Return what the nodes of a cluster answer, after joining it, and a note."""
+    """Join a cluster; return the findings of its nodes, and a note for the user."""
     findings = joined(address)
     if not all(finding.ok for finding in findings if finding.subject != "dashboard"):
-        return findings, "The nodes were not asked."
+        return findings, "The nodes were not checked."
     try:
         nodes = ask_nodes(places)
     finally:
         ray.shutdown()
     findings += findings_of(nodes, ray=ray.__version__, python=platform.python_version())
-    late = "Nodes that come later are not: ask again while a study runs."
-    return findings, f"{counted(len(nodes), 'node')} asked. {late}"
+    late = "Nodes that come later are not: check again while a study runs."
+    return findings, f"{counted(len(nodes), 'node')} checked. {late}"
 
 
 def job_server(address: str) -> list[Finding]:
-    """Return what a job server, ``http://HOST:8265``, shows of its cluster from outside."""
+    """Return the findings on a job server, ``http://HOST:8265``, without joining its cluster."""
     version = f"{address.rstrip('/')}/api/version"
     reached = Finding("reachable", address)
     try:
@@ -134,13 +134,13 @@ def job_server(address: str) -> list[Finding]:
         having = {"Authorization": f"Bearer {token()}"}
         status, answer = http_answer(version, having, patience=ANSWER_SECONDS)
     except OSError as error:
-        fix = "open the way: ray dashboard cluster.yaml, or ssh -L 8265:127.0.0.1:8265 HEAD"
+        fix = "forward its port: ray dashboard cluster.yaml, or ssh -L 8265:127.0.0.1:8265 HEAD"
         return [Finding("reachable", f"nothing answers at {address} ({error})", fix)]
     if status not in (200, 401, 403):
         fix = "name a head's dashboard: http://HOST:8265"
-        return [Finding("reachable", f"what answers at {address} is no job server ({status})", fix)]
+        return [Finding("reachable", f"{address} is not a job server (status {status})", fix)]
     if status != 200:
-        trouble = "the job server does not take this machine's token"
+        trouble = "the job server does not accept this machine's token"
         return [reached, Finding("authentication", trouble, TOKEN_FIX)]
     found, here = str(json.loads(answer)["ray_version"]), ray.__version__
     ray_version = Finding("Ray", found)
@@ -151,10 +151,10 @@ def job_server(address: str) -> list[Finding]:
 
 
 def ask_nodes(places: Mapping[str, str | None]) -> list[NodeAnswer]:
-    """Return an answer of every node that is up, the head first; silence is an answer, too.
+    """Return the answer of every node that is up, the head first, or that it did not answer.
 
     Args:
-        places: ``storage``, ``Optuna`` and ``tracking`` -> its address; None: it is not tried.
+        places: ``storage``, ``Optuna`` and ``tracking`` -> address; None if it is not checked.
     """
     nodes = sorted((n for n in ray.nodes() if n["Alive"]), key=lambda n: not _is_head(n))
     tried, unwritable = {name: place for name, place in places.items() if place}, {}
@@ -162,7 +162,7 @@ def ask_nodes(places: Mapping[str, str | None]) -> list[NodeAnswer]:
         if storage := tried.pop("storage", None):
             try:
                 tried["storage"] = later.enter_context(marked(storage))
-            except (PlanError, StorageError) as error:  # then no node can look for it
+            except (PlanError, StorageError) as error:  # the nodes cannot check it then
                 unwritable = {"storage": f"the driver cannot write it: {error}"}
         inspect = ray.remote(num_cpus=0, max_retries=0)(inspected)
         asked = {}
@@ -176,7 +176,7 @@ def ask_nodes(places: Mapping[str, str | None]) -> list[NodeAnswer]:
             reached = {
                 name: place
                 for name, place in tried.items()
-                if name == "storage" or _is_head(node)  # where drivers run, which ask the others
+                if name == "storage" or _is_head(node)  # only drivers, on the head, use the others
             }
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             task = inspect.options(scheduling_strategy=there)
@@ -195,7 +195,7 @@ def _is_head(node: Mapping[str, Any]) -> bool:
 
 
 def _answer(found: Any, node: str, there: NodeAffinitySchedulingStrategy) -> NodeAnswer:
-    """Return the answer of a node, with the bounds of its clock."""
+    """Return the answer of a node, with lower and upper bound of its clock's deviation."""
     task = ray.remote(num_cpus=0, max_retries=0)(clock).options(scheduling_strategy=there)
     try:
         answer: NodeAnswer = ray.get(found, timeout=CLOCK_PATIENCE)
@@ -209,22 +209,22 @@ def _answer(found: Any, node: str, there: NodeAffinitySchedulingStrategy) -> Nod
 
 
 def clock() -> float:
-    """Return seconds since 1970 by this machine's clock."""
+    """Return the Unix time of this machine's clock."""
     return time.time()
 
 
 def inspected(known: NodeAnswer, driver: Code, places: Mapping[str, str]) -> NodeAnswer:
-    """Return the answer of the node that this process runs on, but for its clock.
+    """Inspect the node that this process runs on; return its answer without the clock.
 
     Args:
-        known: what Ray tells of the node, and what no node can reach.
-        driver: code that the driver runs.
-        places: ``storage`` (the file that the driver left there), ``Optuna`` and ``tracking`` ->
-            address, as far as this node is to try it.
+        known: fields of the answer that the driver knows.
+        driver: code of the driver.
+        places: ``storage`` (the file that the driver wrote there), ``Optuna`` and ``tracking`` ->
+            address, as far as this node checks it.
     """
     reach = {name: TROUBLE[name](place) for name, place in places.items()}
-    # Ray hides the GPUs from this worker, which asked for none, by changing os.environ: torch shall
-    # see those of the environment that Ray's own processes were started in
+    # Ray hides all GPUs from this worker, which requested none, by changing os.environ; torch must
+    # see those of the environment in which Ray's own processes were started
     environment = psutil.Process().environ()
     os.environ.pop(VISIBLE, None)
     if VISIBLE in environment:
@@ -248,10 +248,10 @@ def inspected(known: NodeAnswer, driver: Code, places: Mapping[str, str]) -> Nod
 
 @contextmanager
 def marked(storage: str) -> Iterator[str]:
-    """Leave a file in a storage while the block runs; yield its address.
+    """Write a file into a storage, yield its address, and remove it afterwards.
 
     Raises:
-        PlanError, StorageError: it cannot be written.
+        PlanError, StorageError: the storage cannot be written.
     """
     check_writable(storage)
     folder = absolute(storage).rstrip("/")
@@ -264,20 +264,20 @@ def marked(storage: str) -> Iterator[str]:
 
 
 def storage_trouble(mark: str) -> str:
-    """Return why the driver's file is not seen here, or none can be written beside it; else ""."""
+    """Return why this node cannot see the driver's file or write beside it; empty if it can."""
     folder, _, name = mark.rpartition("/")
     try:
         check_writable(folder)
         seen = read_document(folder, name) is not None
     except (PlanError, StorageError) as error:
         return str(error)
-    return "" if seen else "it is another folder here: what the driver wrote is not there"
+    return "" if seen else "it is another folder here: the driver's file is not there"
 
 
 def database_trouble(url: str) -> str:
-    """Return why Optuna's database does not answer or no table can be made in it; else ""."""
+    """Return why Optuna's database does not answer or accept a new table; empty if it does."""
     statement = "SELECT 1"
-    if url.startswith("postgresql"):  # makes tables within a transaction, which is rolled back
+    if url.startswith("postgresql"):  # rolls back the creation of a table
         statement = f"CREATE TABLE sentune_check_{uuid.uuid4().hex} (x INTEGER)"
     try:
         check_database(url, statement=statement)
@@ -287,8 +287,8 @@ def database_trouble(url: str) -> str:
 
 
 def tracking_trouble(uri: str) -> str:
-    """Return why an MLflow server or database does not answer, a server is open to all, or it
-    refuses the password that is here; else ""."""
+    """Return why an MLflow server or database is of no use: it does not answer, lets everyone in,
+    or refuses this user's password. Empty if it works."""
     if not uri.startswith(("http://", "https://")):
         try:
             return tracking_silence(uri)
@@ -298,21 +298,23 @@ def tracking_trouble(uri: str) -> str:
     try:
         status, _ = http_answer(search, patience=MLFLOW_PATIENCE)
         if status < 400:
-            return "" if on_loopback(uri) else "it lets everyone in who reaches it"
+            return (
+                "" if on_loopback(uri) else "it needs no password, so anyone who reaches it gets in"
+            )
         if status not in (401, 403):
-            return f"it answers {status}"
+            return f"it answers with status {status}"
         known = credentials()
         if known is None:
-            return "it wants a user and a password, and there are none in ~/.mlflow/credentials"
+            return "it asks for a user and password, and ~/.mlflow/credentials has none"
         having = {"Authorization": f"Basic {base64.b64encode(known).decode()}"}
         status, _ = http_answer(search, having, patience=MLFLOW_PATIENCE)
     except OSError as error:
         return str(without_credentials(f"it does not answer ({error})"))
-    return "" if status == 200 else f"it does not take this user and password ({status})"
+    return "" if status == 200 else f"it does not accept this user and password ({status})"
 
 
 def on_loopback(address: str) -> bool:
-    """Return whether an address means another place on every machine."""
+    """Return whether an address refers to the machine that uses it."""
     try:
         url = make_url(address)
     except ArgumentError:
@@ -323,7 +325,7 @@ def on_loopback(address: str) -> bool:
 
 
 def credentials() -> bytes | None:
-    """Return ``user:password`` as MLflow's client finds them: the environment, then its file."""
+    """Return ``user:password`` from MLflow's environment variables or its credentials file."""
     file = configparser.ConfigParser(interpolation=None)
     file.read(Path.home() / ".mlflow/credentials", encoding="utf-8")
     found = [
@@ -334,4 +336,4 @@ def credentials() -> bytes | None:
 
 
 TROUBLE = {"storage": storage_trouble, "Optuna": database_trouble, "tracking": tracking_trouble}
-"""Name of a place -> what tries it from a node and returns why it is no use there, else ""."""
+"""Name of a place -> function that checks it on a node and returns the problem, or ``""``."""

@@ -1,4 +1,4 @@
-"""Connects to a Ray cluster, or starts one of this process's own, with the driver's code."""
+"""Connection to a Ray cluster, or to one that this process starts, with the driver's code."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ OWN_CLUSTER = {
     "DASHBOARD_METRIC_PORT": "-1",
     "AUTOSCALER_METRIC_PORT": "-1",
 }
-"""Environment of a cluster started here. No worker for each CPU as the driver joins: none of them
-would have the job's runtime environment. No metrics ports, which answer without a token: the
-exporter's, the dashboard's and the autoscaler's. Nothing else shuts the latter two in Ray 2.60."""
+"""Environment of a cluster started here. No worker per CPU starts in advance, because these would
+lack the job's runtime environment. No metrics ports are open (exporter, dashboard, autoscaler),
+which answer without a token; in Ray 2.60 nothing else closes the latter two."""
 
 
 @contextmanager
 def connected() -> Iterator[None]:
-    """Join the cluster that ``RAY_ADDRESS`` names (a submitted job has it), else start one here.
+    """Join the cluster at ``RAY_ADDRESS`` (set in submitted jobs), or start one on this machine.
 
-    A cluster started here ends with this process; a plain ``ray.init()`` would join any cluster of
-    this machine, another user's too. Ray 2.60 listens on every network interface, whatever address
-    it is given: a cluster started here has a token of its own, and no metrics ports, which answer
-    without one. A process that has joined a cluster stays in that one.
+    A cluster started here ends with this process; a plain ``ray.init()`` would join any cluster on
+    this machine, even another user's. Ray 2.60 listens on every network interface, so a cluster
+    started here has a token of its own and no metrics ports, which answer without one. A process
+    that has joined a cluster stays in it.
 
     Raises:
-        InvalidValue: nothing answers at ``RAY_ADDRESS``, it does not let this process in, or it is
-            no ``HOST:PORT``.
-        SentuneError: the token's file can be read by others, or a worker runs other code than this
+        InvalidValue: nothing answers at ``RAY_ADDRESS``, it refuses this process, or it is not
+            ``HOST:PORT``.
+        SentuneError: other users can read the token's file, or a worker runs other code than this
             driver.
     """
     if ray.is_initialized():
@@ -80,8 +80,8 @@ def connected() -> Iterator[None]:
 
 
 def join(address: str, **others: Any) -> Any:
-    """Start or join a cluster with the driver's code, and return what Ray says of it."""
-    # else Ray refuses a submitted job whose own runtime environment has ``excludes``, too
+    """Start or join a cluster with the driver's code, and return Ray's context."""
+    # without it Ray refuses a submitted job whose own runtime environment also has ``excludes``
     os.environ.setdefault("RAY_OVERRIDE_JOB_RUNTIME_ENV", "1")
     return ray.init(
         address=address,
@@ -93,10 +93,10 @@ def join(address: str, **others: Any) -> Any:
 
 
 def token() -> str:
-    """Return the token that this machine has, as Ray finds it; empty for none.
+    """Return the token of this machine, found as Ray does; empty if there is none.
 
     Raises:
-        SentuneError: its file can be read by every user of this machine, as ``ray get-auth-token
+        SentuneError: every user of this machine can read its file, as ``ray get-auth-token
             --generate`` of Ray 2.60 leaves it.
     """
     if known := os.environ.get("RAY_AUTH_TOKEN"):
@@ -106,21 +106,21 @@ def token() -> str:
     if not file.is_file():
         return ""
     if file.stat().st_mode & stat.S_IROTH:
-        raise SentuneError(f"{file}: every user of this machine can read it: chmod 600 {file}")
+        raise SentuneError(f"{file}: every user of this machine can read it; chmod 600 {file}")
     return file.read_text(encoding="utf-8").strip()
 
 
 def silent_head(address: str, option: str) -> str:
-    """Return why no gRPC server answers, else ""; Ray itself tries for minutes.
+    """Return why no gRPC server answers at an address, or ``""``; Ray itself would try for minutes.
 
-    ``auto`` stands for the cluster last started on this machine, which may be gone. With Ray's TLS,
-    whose certificates are Ray's to check, nothing is asked.
+    ``auto`` is the cluster last started on this machine, which may be gone. With Ray's TLS there is
+    no check, because Ray has the certificates.
 
     Raises:
-        InvalidValue: the option's address is no ``HOST:PORT``.
+        InvalidValue: the address is not ``HOST:PORT``; names the option.
     """
     if address == "auto" and not (address := last_started() or ""):
-        return ""  # Ray says at once that there is none
+        return ""  # Ray reports at once that there is none
     if not re.fullmatch(r"[^/]+:\d+", address):
         raise InvalidValue(option, address, "give HOST:PORT, such as 10.0.0.10:6379")
     if os.environ.get("RAY_USE_TLS", "0") != "0":

@@ -1,6 +1,6 @@
-"""The plan: what a study will ask for and what it costs, checked before anything starts.
+"""Plan of a study: its runs, resources and costs, checked before anything starts.
 
-Ray's own answer to a bundle that fits nowhere is to wait for ever.
+Without this check Ray would wait for ever for resources that the cluster cannot have.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from sentune.study.samplers.registry import make_sampler
 from sentune.study.space.space import SearchSpace
 
 PER_RUN = 5
-"""Checkpoints of a run at work: best, newest, newest of a milestone, one that was set aside, and
-the one that is being written."""
+"""Most checkpoints of a running run: best, newest, newest of a milestone, one that was set aside,
+and the one that is being written."""
 
 PER_WAITING = 2
-"""Checkpoints of a stopped run that may go on: best and newest. Where rungs are judged on all of
-dev, the best of the run that it went on from is one more."""
+"""Checkpoints of a stopped run that may continue: best and newest. If rungs are validated on all of
+dev, the best one of the run that it continued is one more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """Times and bytes of a short training run on this machine.
+    """Times and sizes measured in a short training run on this machine.
 
     Attributes:
-        start_seconds: until the first step: the method built, the corpus opened.
-        seconds_per_example: of training, validation left out.
-        seconds_per_validation: on all of dev; 0 where none was reached in time.
-        rung_share: seconds of a validation at a rung of the search, as a share of these.
+        start_seconds: seconds until the first step, in which method and corpus are opened.
+        seconds_per_example: seconds of training per example, without validation.
+        seconds_per_validation: seconds of a validation on all of dev; 0 if none ended in time.
+        checkpoint_bytes: size of a checkpoint.
         gpu: whether it ran on a GPU.
-        basis: what was run, in a few words.
-        metrics: what a validation measured; none where none was reached in time.
+        basis: short description of the run.
+        rung_share: cost of a validation at a rung, as a share of one on all of dev.
+        metrics: names of the metrics that a validation measured; empty if none ended in time.
     """
 
     start_seconds: float
@@ -51,14 +52,15 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """Expected cost of a study, finals included.
+    """Expected cost of a study, including the finals.
 
     Attributes:
-        hours: of wall time with all trials at a time that the plan allows.
-        hours_now: with those that the machines hold which are up; None where they hold none.
+        hours: wall time with as many trials at a time as the plan allows.
+        hours_now: wall time on the machines that are up; None if no trial fits on them.
         gpu_hours, cpu_hours: hours times GPUs, or CPUs, of all runs.
-        disk_bytes: of all checkpoints that stand at a time, at the most.
-        basis: what it was computed from.
+        checkpoint_bytes: size of a checkpoint.
+        disk_bytes: most bytes of all checkpoints at a time.
+        basis: short description of the measurements and assumptions.
     """
 
     hours: float
@@ -72,23 +74,23 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Runs and resources that a study will ask for.
+    """Runs and resources of a study.
 
     Attributes:
         rungs: examples at which trials are compared.
-        finalists: runs of the finals, finalists times seeds.
-        examples_expected: of all runs, if trials come in random order.
-        examples_at_most: of all runs, if none is stopped.
-        validations_expected: of all runs, likewise; ``validations_at_rungs`` of them before the end
-            of a run of the search.
-        validations_full: of a run that is not stopped.
-        workers: of a trial, fewest and most.
-        cpus, gpus: of a trial at its smallest.
-        gpus_unused: of the machines that are up, where no trial is given one.
+        finalists: runs of the finals: finalists times seeds.
+        examples_expected: examples of all runs if trials come in random order.
+        examples_at_most: examples of all runs if none is stopped.
+        validations_expected: validations of all runs, likewise.
+        validations_at_rungs: those of them in the search before the end of a run.
+        validations_full: validations of a run that is not stopped.
+        workers: fewest and most workers of a trial.
+        cpus, gpus: CPUs and GPUs of a trial with its fewest workers.
         data_cpus: CPUs that stay free for Ray Data.
         concurrent: trials at a time.
-        concurrent_now: of these, how many the machines that are up can hold.
-        note: which points come first, and what had to be changed about them.
+        concurrent_now: trials at a time on the machines that are up.
+        gpus_unused: GPUs of the machines that are up, if trials use none.
+        note: which points are tried first, and how they were changed to fit.
     """
 
     study: str
@@ -115,25 +117,25 @@ class Plan:
     estimate: Estimate | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types."""
+        """Return the plan as JSON types."""
         return {**asdict(self), "rungs": list(self.rungs), "workers": list(self.workers)}
 
 
 def searched(config: StudyConfig, space: SearchSpace) -> SearchSpace:
-    """Return the space that is searched: a named grid's, where ``--sampler`` asks for one."""
+    """Return the space to search: that of a named grid if ``--sampler`` names one."""
     kind, _, grid = config.sampler.partition(":")
     return space.on_grid(grid) if kind == "grid" and grid else space
 
 
 def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Plan:
-    """Compute and check the plan; needs no Ray.
+    """Compute and check the plan; it needs no Ray.
 
     Raises:
-        PlanError: the cluster cannot run it, not even grown to its limit; names the option.
-        InvalidValue: a sampler or a grid that does not fit the space.
+        PlanError: the cluster cannot run it even when grown to its limit; names the option.
+        InvalidValue: the sampler or grid does not fit the space.
     """
     space = searched(config, space)
-    make_sampler(  # refuses what it cannot search
+    make_sampler(  # for its checks
         config.sampler,
         space,
         trials=config.trials,
@@ -182,12 +184,12 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         concurrent=concurrent,
         concurrent_now=min(concurrent, now),
         gpus_unused=0.0 if config.gpus_per_worker else sum(node.gpus for node in capacity.nodes),
-        note=space.first_note() if config.sampler.partition(":")[0] != "grid" else "",
+        note=space.first_note() if config.tries_first else "",
     )
 
 
 def _trials_held(config: StudyConfig, nodes: Sequence[Node]) -> int:
-    """Return the trials that fit at a time, with the CPUs for Ray Data left free."""
+    """Return how many trials fit at a time beside the CPUs for Ray Data."""
     low, _ = config.worker_range
     workers = sum(node.holds(config.gpus_per_worker) for node in nodes)
     free = sum(node.cpus for node in nodes) - config.data_cpus
@@ -195,7 +197,7 @@ def _trials_held(config: StudyConfig, nodes: Sequence[Node]) -> int:
 
 
 def _does_not_fit(config: StudyConfig, nodes: Sequence[Node]) -> PlanError:
-    """Return why not one trial fits on these machines: the option, its value and the fix."""
+    """Return the error if no trial fits on these machines."""
     low, gpus = config.worker_range[0], config.gpus_per_worker
     most = max(node.gpus for node in nodes)
     workers = sum(node.holds(gpus) for node in nodes)
@@ -206,14 +208,14 @@ def _does_not_fit(config: StudyConfig, nodes: Sequence[Node]) -> PlanError:
     fix = f"the cluster holds {workers} workers of {WORKER_CPUS:g} CPU and {gpus:g} GPUs"
     if low <= workers:
         fix = (
-            f"of {sum(node.cpus for node in nodes):g} CPUs {config.data_cpus:g} stay free for Ray "
+            f"{config.data_cpus:g} of {sum(node.cpus for node in nodes):g} CPUs stay free for Ray "
             "Data; give fewer workers, or a higher --share-mb so that the corpus is shared"
         )
     return PlanError("--workers", low, fix)
 
 
 def estimate(plan: Plan, config: StudyConfig, probe: Probe) -> Estimate:
-    """Estimate a plan's cost; n workers are taken to train n times as fast, one validates."""
+    """Estimate a plan's cost, assuming that n workers train n times as fast and one validates."""
     workers, _ = config.worker_range
     search, full = _run_hours(plan, config, probe)
     held = (search + plan.finalists * full) * workers
@@ -222,7 +224,7 @@ def estimate(plan: Plan, config: StudyConfig, probe: Probe) -> Estimate:
         hours_now = sum(stage_hours(plan, config, probe, plan.concurrent_now))
     basis = [probe.basis]
     if workers > 1:
-        basis.append(f"{workers} workers are taken to train {workers} times as fast")
+        basis.append(f"{workers} workers are assumed to train {workers} times as fast")
     if config.gpus_per_worker and not probe.gpu:
         basis.append("a GPU trains faster than this CPU, so this is an upper bound")
     return Estimate(
@@ -239,14 +241,14 @@ def estimate(plan: Plan, config: StudyConfig, probe: Probe) -> Estimate:
 def stage_hours(
     plan: Plan, config: StudyConfig, probe: Probe, concurrent: int
 ) -> tuple[float, float]:
-    """Return hours of wall time of the search and of the finals, with so many runs at a time."""
+    """Return the wall time of the search and of the finals in hours, for runs at a time."""
     search, full = _run_hours(plan, config, probe)
     rounds = -(-plan.finalists // concurrent)
     return max(search / concurrent, full), rounds * full
 
 
 def _run_hours(plan: Plan, config: StudyConfig, probe: Probe) -> tuple[float, float]:
-    """Return hours of all runs of the search, one after the other, and of one full run."""
+    """Return the hours of all runs of the search in sequence, and of one full run."""
     workers, _ = config.worker_range
 
     def hours(runs: int, examples: int, validations: float) -> float:
@@ -262,14 +264,14 @@ def _run_hours(plan: Plan, config: StudyConfig, probe: Probe) -> tuple[float, fl
 
 
 def bytes_bound(checkpoint_bytes: int, plan: Plan, config: StudyConfig) -> int:
-    """Return the most bytes that a study's checkpoints take: of runs at work, of stopped ones that
-    may go on, of the best trials, of the finals, and one of the published model."""
+    """Return the most bytes that a study's checkpoints take at a time: those of running runs, of
+    stopped ones that may continue, of the best trials, the finals and the published model."""
     waiting = PER_WAITING + (not config.rows_at_rungs)
     runs = PER_RUN * plan.concurrent + waiting * most_waiting(config)
     return checkpoint_bytes * (runs + config.keep + plan.finalists + 1)
 
 
 def most_waiting(config: StudyConfig) -> int:
-    """Return how many stopped trials may go on at most, at any moment."""
+    """Return the most stopped trials that may continue, at any moment."""
     rungs = config.scheduling("max")
     return 0 if config.population else rungs.most_waiting(config.trials)

@@ -1,6 +1,6 @@
-"""A short timed run in this process: what an example, a validation and a checkpoint cost.
+"""Probe: a short run in this process that times examples and validations and sizes checkpoints.
 
-It runs a method's own program, without Ray, and keeps nothing.
+It runs the method's own program without Ray, and stores nothing.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from sentune.training.settings import split
 from sentune.training.trial import Program, Progress, TrialSpec
 
 STEPS = 10
-"""Steps of a probe. After the last but one and the last it validates: first times are left out, in
-which memory is found and kernels are chosen."""
+"""Steps of a probe, with a validation after each of the last two. The first step and validation do
+not count, because they allocate memory and choose kernels."""
 
 
 def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float, gpu: bool) -> Probe:
-    """Time a few steps and a validation of a method that is trained by gradient.
+    """Time a few steps and a validation of a method that is trained by gradient descent.
 
     Args:
-        spec: the first configuration, with data that this process holds.
-        batch_size: of the spec's settings.
-        seconds: after which the probe makes do with what it has seen.
+        spec: first configuration, with data in this process.
+        batch_size: batch size of the spec's settings.
+        seconds: most seconds of the probe; what is measured by then counts.
         gpu: whether to train on this machine's GPU, if there is one.
 
     Raises:
-        TrialFailed: not one step was through in time, or the training cannot go on.
-        InvalidValue: the settings do not fit together, the encoder or the corpus.
+        TrialFailed: no step was complete in time, or the training failed.
+        InvalidValue: the settings do not fit each other, the encoder or the corpus.
     """
     group, size, metrics = Group.single(None if gpu else "cpu"), 0, tuple[str, ...]()
     steps: list[float] = []
@@ -64,10 +64,10 @@ def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float, gpu: boo
                 size, metrics = bytes_of(progress), tuple(progress.metrics)
             began = time.perf_counter()
     if not steps:
-        raise TrialFailed(f"no step of {batch_size} examples was through in {seconds:g} s")
+        raise TrialFailed(f"no step of {batch_size} examples was complete after {seconds:g} s")
     step = fmean(steps[1:] or steps)
     pace, validation = step / batch_size, 0.0
-    judged = f"no validation within {seconds:g} s, so none is counted"
+    judged = f"no validation within {seconds:g} s, so its cost is not included"
     if validated:
         validation = max(0.0, validated[-1] - step)
         judged = f"{duration(validation)} a validation"
@@ -85,15 +85,15 @@ def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float, gpu: boo
 
 
 def probe_fit(program: Program, samples: Mapping[int, TrialSpec], *, seconds: float) -> Probe:
-    """Time a closed-form fit on a CPU, on samples of two sizes: a part by rows, one for each fit.
+    """Time a closed-form fit on a CPU: the cost per row and per fit, from samples of two sizes.
 
     Args:
-        program: fits and judges.
-        samples: rows of the corpus -> the fit on so many of them, fewest first.
-        seconds: see ``probe_training``.
+        program: program that fits and validates.
+        samples: number of rows -> fit on that many rows of the corpus, smallest first.
+        seconds: most seconds of the probe.
 
     Raises:
-        TrialFailed: not one fit was through in time.
+        TrialFailed: no fit was complete in time.
     """
     took: dict[int, float] = {}
     size, metrics = 0, tuple[str, ...]()
@@ -104,9 +104,9 @@ def probe_fit(program: Program, samples: Mapping[int, TrialSpec], *, seconds: fl
                 took[rows], size = time.perf_counter() - began, bytes_of(progress)
                 metrics = tuple(progress.metrics)
     if not took:
-        raise TrialFailed(f"no fit on {min(samples):,} rows was through in {seconds:g} s")
+        raise TrialFailed(f"no fit on {min(samples):,} rows was complete after {seconds:g} s")
     (few, short), (many, long) = min(took.items()), max(took.items())
-    by_row, each = long / many, 0.0  # of a single sample everything counts by row
+    by_row, each = long / many, 0.0  # with a single sample the whole cost counts per row
     if few < many:
         by_row = max(0.0, (long - short) / (many - few))
         each = max(0.0, long - by_row * many)
@@ -118,13 +118,13 @@ def probe_fit(program: Program, samples: Mapping[int, TrialSpec], *, seconds: fl
         checkpoint_bytes=size,
         gpu=False,
         basis=f"fits on {tried} rows on this machine's CPU: {duration(by_row)} a row, "
-        f"{duration(each)} to solve and judge",
+        f"{duration(each)} to solve and validate",
         metrics=metrics,
     )
 
 
 def checkpoint_size(spec: TrialSpec) -> int:
-    """Return bytes of a checkpoint, without a step: weights, and AdamW's two moments of each."""
+    """Return the bytes of a checkpoint without training: weights, and AdamW's two moments."""
     kind = find(spec.method)
     own, settings = split(spec.settings, kind)
     method = build(kind, own, settings, spec.encoder, spec.seed)
@@ -140,20 +140,20 @@ def bytes_of(progress: Progress) -> int:
 
 
 def duration(seconds: float) -> str:
-    """Return 0.0021 as ``2.1 ms``."""
+    """Return seconds as text: 0.0021 as ``2.1 ms``."""
     return f"{1000 * seconds:.2g} ms" if seconds < 0.1 else f"{seconds:,.3g} s"
 
 
 class _TimeIsUp(BaseException):
-    """The probe has used up its seconds; no ``except Exception`` on the way may catch it."""
+    """Raised when the probe's time is up; not an Exception, so that no handler catches it."""
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Run a block with one thread of torch, as a worker has, for so many seconds at most.
+    """Run a block for at most so many seconds, with one thread of torch as in a worker.
 
-    It is left between two operations of Python, by an alarm, which only the main thread can have; a
-    block on another thread runs to its end. An alarm that was set before starts anew after it.
+    An alarm interrupts the block between two Python operations. Only the main thread can have one;
+    in another thread the block runs to its end. A previous alarm is set again afterwards.
     """
     alarmed = threading.current_thread() is threading.main_thread()
     threads = torch.get_num_threads()

@@ -1,9 +1,10 @@
-"""The best trials, trained again from fresh seeds: a result is a mean over seeds.
+"""Finals of a study: the best trials are trained again with fresh seeds.
 
-Across seeds these methods move by about two points, more than most published differences, so the
-trial that won the search may owe it to its seed. Finalists never see the search's seed, and the
-winner is chosen by mean on dev, among those that hold the constraints. What is shipped is the
-winner's best seed on dev; what is reported is mean and standard deviation over all of its seeds.
+Results of these methods vary by about two points across seeds, more than most published
+differences, so the trial that won the search may owe it to its seed. Finalists never use the
+search's seed, and the winner has the best mean on dev of those that meet the constraints. The
+shipped model is the winner's best seed on dev; reported are mean and standard deviation over all of
+its seeds.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ logger = logging.getLogger(__name__)
 
 LEVEL = 0.95
 SAME = 1e-12
-"""Differences that are closer to each other than this come from rounding."""
+"""Largest difference between two values that counts as rounding."""
 
 _OPEN: list[CheckpointStore] = []
-"""Of checkpoints that are being shipped: a download goes with its store."""
+"""Stores of the shipped checkpoints: a downloaded checkpoint is deleted with its store."""
 
 
 class Finals:
-    """The runs of a study's finals, in an Optuna study of their own, and which trial wins."""
+    """Finals of a study: their runs, in an Optuna study of their own, and the winner."""
 
     def __init__(self, *, study: optuna.Study, store: TrialStore, config: StudyConfig) -> None:
         self.search, self.config = store, config
@@ -62,26 +63,26 @@ class Finals:
         self.source = FinalsSource(self.store, wanted)
 
     def best_trials(self) -> list[TrialRecord]:
-        """Return complete trials that may win, best first; see ``ranked``."""
+        """Return the complete trials that may win, best first; see ``ranked``."""
         return ranked(self.search.records(), self.search.objectives)
 
     def seeds(self) -> list[int]:
-        """Return the fresh seeds, above the study's own; no trial of the search had one of them."""
-        had = {trial.user_attrs.get(SEED) for trial in self.search.all_trials()}
-        fresh = (seed for seed in count(self.config.seed + 1) if seed not in had)
+        """Return the seeds of the finals, above the study's own and unused by the search."""
+        used = {trial.user_attrs.get(SEED) for trial in self.search.all_trials()}
+        fresh = (seed for seed in count(self.config.seed + 1) if seed not in used)
         return [*islice(fresh, self.config.seeds)]
 
     def _chosen(self) -> list[TrialRecord]:
         return self.best_trials()[: self.config.finalists]
 
     def _complete(self, trial: int) -> dict[int, TrialRecord]:
-        """Return seed -> complete run of a trial."""
+        """Return seed -> record of a trial's complete runs."""
         runs = [run for run in self.store.trials() if run.state == Stored.COMPLETE]
         found = {identity(run): self.store.record(run) for run in runs}
         return {seed: run for (of, seed), run in sorted(found.items()) if of == trial}
 
     def _best_seed(self, runs: Mapping[int, TrialRecord]) -> int:
-        """Return the fresh seed that has the best run, the first of equals."""
+        """Return the fresh seed of the best run, the first of equals."""
         fresh = [seed for seed in self.seeds() if seed in runs]
         return max(fresh, key=lambda seed: self.search.first.of(runs[seed].metrics))
 
@@ -94,7 +95,7 @@ class Finals:
             if not runs:
                 continue
             started = [run for run in self.store.trials() if identity(run)[0] == trial.id]
-            attempts = [self.store.record(run) for run in started]  # those that failed cost, too
+            attempts = [self.store.record(run) for run in started]  # failed runs cost, too
             best = runs[self._best_seed(runs)]
             known = FinalistRecord.of(
                 runs, attempts, trial=trial.id, settings=trial.settings, readouts=best.readouts
@@ -124,11 +125,14 @@ class Finals:
         return verdict, comparison
 
     def runs(self) -> dict[str, TrialRecord]:
-        """Return name -> run, all that are stored, also of trials that are not chosen any more."""
+        """Return name -> record of all stored runs, including those of former finalists."""
         return {name_of(run): self.store.record(run) for run in self.store.trials()}
 
     def _winner(self) -> tuple[TrialRecord, int, str] | None:
-        """Return the winning trial, and seed and name of the run whose model is shipped."""
+        """Return the winning trial, and seed and name of the run whose model is shipped.
+
+        None if no trial may win.
+        """
         best = self.best_trials()
         if records := self.records():
             (trial,) = [trial for trial in best if trial.id == records[0].trial]
@@ -138,19 +142,18 @@ class Finals:
             return None
         trial = best[0]  # without finalists; ``lost`` may have run it again
         seed = self.search.get(trial.id).user_attrs.get(SEED, self.config.seed)
-        again = seed in self._complete(trial.id)
-        if again:
+        if seed in self._complete(trial.id):
             return trial, seed, run_name(trial.id, seed)
         run = measured_by(trial, {one.id: one for one in self.search.records()})
         return trial, seed, run_name(run.id)
 
     def winning_run(self) -> str | None:
-        """Name of the run whose model is shipped, as things stand; None where no trial may win."""
+        """Return the name of the run whose model would be shipped now; None if no trial may win."""
         winner = self._winner()
         return winner[2] if winner is not None else None
 
     def best_checkpoint(self) -> str | None:
-        """Return the local folder of the checkpoint to ship."""
+        """Return the local folder of the checkpoint to ship; None if there is none."""
         run = self.winning_run()
         if run is None:
             return None
@@ -160,15 +163,15 @@ class Finals:
         return str(found) if found is not None else None
 
     def lost(self) -> FinalsSource | None:
-        """The winning run once more, where its best checkpoint is gone; None where all is well.
+        """Return a source that repeats the winning run if its best checkpoint is gone; else None.
 
-        Once a winner is published the others' checkpoints are dropped, and with further trials or
-        seeds one of them may win after all; or a disk has damaged it; or, without finalists, it is
-        a trial that was taken over from another study. The same seed trains the same model again,
-        from the start: a newer checkpoint would not come past the best one.
+        It may be gone for three reasons: after a winner is published the other runs' checkpoints
+        are dropped, and with further trials or seeds another run may win; a disk damaged it; or,
+        without finalists, the winner was taken over from another study. The same seed trains the
+        same model from the start. A newer checkpoint is of no use, since it is past the best one.
 
         Raises:
-            DamagedFile: it was trained with settings that changed, as a member of a population.
+            DamagedFile: the winner is a member of a population, whose settings changed in training.
         """
         winner = self._winner()
         if winner is None:
@@ -185,21 +188,24 @@ class Finals:
             raise DamagedFile(self.config.directory(run), why, fix)
         store.drop_all()
         where = f"with {trial.source}" if trial.source else "gone"
-        logger.warning("%s has won and its best checkpoint is %s: it is trained again", run, where)
+        logger.warning("the winner %s is trained again: its best checkpoint is %s", run, where)
         return FinalsSource(self.store, [(trial, seed)], again=True)
 
 
 def compare(
     finalists: Sequence[FinalistRecord], objective: Objective
 ) -> tuple[str, dict[str, Any]]:
-    """Make the paired t test (Student 1908) of the first two finalists, ordered by the objective.
+    """Compare the first two finalists by a paired t test (Student 1908) on the objective.
+
+    Args:
+        finalists: finalists, best mean first.
 
     Returns:
-        The verdict in a sentence, and what is behind it, JSON types: the trials ``winner`` and
+        The verdict as a sentence, and its data in JSON types: the trials ``winner`` and
         ``runner_up``, the ``metric``, the ``seeds`` that both have, the mean ``difference`` over
-        these (of all seeds where none is shared), above 0 where the winner is better, its 95 %
-        confidence ``interval``, ``p`` of the two-sided test that there is none, and the ``test``'s
-        name; None or empty where nothing tells. Both are empty without finalists.
+        these (over all seeds if none is shared; above 0 if the winner is better), its 95 %
+        confidence ``interval``, the two-sided ``p`` and the name of the ``test``. Entries that are
+        unknown are None or empty. Without finalists both are empty.
     """
     if not finalists:
         return "", {}
@@ -226,7 +232,7 @@ def compare(
     p: float | None = None
     if len(seeds) < 2:
         shared = "one seed" if seeds else "seeds that they do not share"
-        over = f"over {shared}: that tells nothing about noise; give --seeds 2 or more."
+        over = f"over {shared}: that says nothing about noise; give --seeds 2 or more."
     elif np.ptp(apart) <= SAME:
         equal = abs(apart[0]) <= SAME
         same = "neither is better" if equal else "no seed changes the difference"

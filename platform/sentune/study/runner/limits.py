@@ -1,4 +1,4 @@
-"""Limits that end a study early: its budget, a request to stop, too many failed trials."""
+"""Limits that end a study early: its budget, a request to stop, or too many failed trials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sentune.study.store.trial_store import TrialStore
 
 FEWEST = 5
-"""Trials that must have ended before their share of failures ends a study."""
+"""Trials that must have ended before the share of failures may end a study."""
 
 
 def expected_rest(
@@ -28,12 +28,17 @@ def expected_rest(
     concurrent: int,
     rests: Sequence[float] = (),
 ) -> Spent:
-    """Return hours and GPU hours of trials at work, then of the finals' runs, by what complete
-    trials took.
+    """Return the expected hours and GPU hours of the running trials and, after them, the finals.
 
-    ``rests`` are what those trials, side by side, have left, as shares of a full run. Before
-    the first complete trial the others count; before the first example it is nothing. A trial that
-    went on counts once for each of its parts, one of another study not at all.
+    The costs of complete trials are extrapolated; without any, those of all trials. Before the
+    first example the result is zero. Each part of a continued trial counts; trials of other studies
+    do not.
+
+    Args:
+        runs: runs of the finals.
+        max_examples: examples of a full run.
+        concurrent: runs at a time.
+        rests: remaining share of a full run, for each running trial.
     """
     seen = [r for r in records if r.examples and not r.source]
     known = [r for r in seen if r.state is TrialState.COMPLETE] or seen
@@ -49,8 +54,12 @@ def expected_rest(
 
 @dataclass(frozen=True, kw_only=True)
 class Halt:
-    """An early end of a study, with its state (``stopped``, ``interrupted`` or ``failed``) and the
-    reason, a sentence for the user; empty where the state says it."""
+    """An early end of a study.
+
+    Attributes:
+        state: ``stopped``, ``interrupted`` or ``failed``.
+        reason: a sentence for the user; empty if the state says everything.
+    """
 
     state: str
     reason: str
@@ -66,32 +75,32 @@ class Alone:
 
     @property
     def hours(self) -> float:
-        """Hours since it was made."""
+        """Hours since this object was created."""
         return (time.monotonic() - self._started) / 3600
 
 
 class Limits:
-    """Budget of a study, what it has used up, and the reason of its end.
+    """Budget of a study, the resources that it has used, and why it ends.
 
     Args:
-        store: of the search.
-        budget: of all starts together.
-        held: the driver's lock; None: no other process can see the study.
-        finals: runs after the search, for which hours and GPU hours are kept free.
+        store: store of the search.
+        budget: budget of all starts together.
+        held: the driver's lock; None if no other process can see the study.
+        finals: runs of the finals, for which hours and GPU hours are reserved.
         concurrent: runs at a time.
         failed_share: share of failed trials above which the study ends.
-        clock: seconds.
+        clock: monotonic clock in seconds.
 
     Attributes:
-        gpu_seconds: start of a run -> what it has used up, as it was charged last.
-        ended: runs that are over, of this start.
-        hours_used_up: whether hours or GPU hours have closed the search: then trials that an
-            earlier start has left are given up, too.
-        waits: whether a further run is started only when one at work has ended: there may be too
-            few GPU hours for all of them and the finals.
+        gpu_seconds: start of a run -> GPU seconds of its last charge.
+        ended: records of the runs that ended in this start.
+        hours_used_up: whether hours or GPU hours have closed the search. Then trials that an
+            earlier start left unfinished are given up, too.
+        waits: whether no further run starts until a running one has ended, because the GPU hours
+            may not suffice for all of them and the finals.
         ended_early: why the search ended before its planned trials; empty if it did not.
-        halt: why everything ends; None while it does not.
-        overtaken: what a trial has met of a later start of the study; empty while it has not.
+        halt: why the whole study ends; None while it does not.
+        overtaken: message of a trial that met a later start of the study; empty if none did.
     """
 
     def __init__(
@@ -116,7 +125,7 @@ class Limits:
         self.halt: Halt | None = None
 
     def begin_finals(self, gpu_hours: float) -> None:
-        """Go on with the finals, in which earlier starts have used up so many GPU hours."""
+        """Switch to the finals, which have used so many GPU hours in earlier starts."""
         self._gpu_hours = self.used().gpu_hours + gpu_hours
         self.gpu_seconds.clear()
         self.ended.clear()
@@ -124,29 +133,33 @@ class Limits:
         self._finals, self._closed, self.hours_used_up = 0, "", False
 
     def used(self) -> Spent:
-        """Return hours and GPU hours of all starts; asked for every turn, so no store is read."""
+        """Return hours and GPU hours of all starts, without a store: every turn calls this."""
         now, charged = self._clock(), sum(self.gpu_seconds.values())
         since = sum((now - at) * gpus for at, _, gpus in self._at_work.values())
         gpu_hours = self._gpu_hours + (charged + since) / 3600
         return Spent(hours=self._held.hours, gpu_hours=gpu_hours)
 
     def charge(self, start: str, seconds: float, gpus: float) -> None:
-        """Note the seconds so far of a start of a run, whose GPUs count on until it is over."""
+        """Record the seconds so far of a start of a run; its GPUs count on until ``over``."""
         self.gpu_seconds[start] = seconds * gpus
         self._at_work[start] = self._clock(), seconds, gpus
 
     def over(self, start: str) -> tuple[float, float]:
-        """Let a start of a run count on no longer; return its seconds until now, and its GPUs."""
+        """Stop counting a start of a run; return its seconds until now and its GPUs."""
         at, seconds, gpus = self._at_work.pop(start, (self._clock(), 0.0, 0.0))
         return seconds + self._clock() - at, gpus
 
     def closed(self, live: int = 0) -> str:
-        """Return why no further run is started while the ``live`` ones may go on; else empty."""
+        """Return why no further run may start; empty if one may.
+
+        Args:
+            live: number of running runs, which continue in any case.
+        """
         if self._budget != Budget() and not self.hours_used_up:
             store, records = self._store, self._store.records()
             spent = replace(self.used(), trials=sum(map(drawn, store.trials())))
             ended = any(record.state is TrialState.COMPLETE for record in records)
-            rests = [] if ended else [1.0]  # one of the search has to come to its end
+            rests = [] if ended else [1.0]  # one trial of the search must reach its end
             if self._finals:
                 running = [r for r in records if r.state is TrialState.RUNNING]
                 rests = [1 - record.examples / store.budget for record in running]
@@ -168,16 +181,16 @@ class Limits:
         return self._closed
 
     def check(self) -> None:
-        """Raise ``Overtaken`` where another driver, which a trial may meet first, has the study."""
+        """Raise ``Overtaken`` if another driver has the study; a trial may notice that first."""
         if self.overtaken or self._held.lost:
             why = self.overtaken or self._held.lost_because
             raise Overtaken(f"this driver has lost its study and has stopped: {why}")
 
     def watch(self) -> Halt | None:
-        """Return why everything ends now, if it does.
+        """Return why the whole study must end now; None if it need not.
 
         Raises:
-            Overtaken: another driver has taken the study over; nothing may be written any more.
+            Overtaken: another driver has taken over the study; nothing may be written any more.
         """
         self.check()
         if self.halt is not None:
@@ -191,6 +204,6 @@ class Limits:
             return None
         reasons = sorted({r.reason for r in failed})
         more = f" (and {len(reasons) - 3} more reasons)" if len(reasons) > 3 else ""
-        most = f"{len(failed)} of {count} trials failed, more than a share of"
-        reason = f"{most} {self._failed_share:g}: {'; '.join(reasons[:3])}{more}"
+        share = f"more than a share of {self._failed_share:g}"
+        reason = f"{len(failed)} of {count} trials failed, {share}: {'; '.join(reasons[:3])}{more}"
         return Halt(state="failed", reason=reason)

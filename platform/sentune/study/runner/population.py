@@ -1,13 +1,14 @@
 """Population-based training on stored segments.
 
 Jaderberg et al. 2017, "Population Based Training of Neural Networks", sections 3 and 4.1. A
-population trains side by side and stops several times. Then each member of the worst share takes
-up the checkpoint of one of the best share, with its settings changed a little; all others go on.
-What is found is a schedule of settings, and costs no more than training the population once.
+population trains in parallel and stops several times. At each stop, every member of the worst share
+continues from the checkpoint of a member of the best share, with slightly changed settings; all
+others continue as they are. The result is a schedule of settings, at the cost of training the
+population once.
 
-Each segment between two stops is one Optuna trial. A generation starts when the one before has
-ended, and what it does depends on the study's seed and the stored trials alone, so a killed driver
-goes on as if nothing had been.
+Each segment between two stops is one Optuna trial. A generation starts when the previous one has
+ended. It depends only on the study's seed and the stored trials, so a study is reproducible across
+kills of its driver.
 """
 
 from __future__ import annotations
@@ -30,29 +31,28 @@ from sentune.study.store.trial_codec import BEGUN_AT, MEMBER, PARENT, milestones
 from sentune.study.store.trial_store import TrialStore
 
 FACTORS, RESAMPLED = (0.8, 1.2), 0.25
-"""Jaderberg et al., appendix A.1.1: a number is multiplied by one of these, or drawn anew with
-this probability."""
+"""Jaderberg et al., appendix A.1.1: factors for a number, and the probability of a new draw."""
 
 SHARE = 0.25
-"""Of the members that is replaced after a generation, and of those that replace them."""
+"""Share of the members that are replaced after a generation, and of those that replace them."""
 
 GENERATION = "generation"
-"""User attribute of a segment: its place among those of its member."""
+"""User attribute of a segment: its index among its member's segments."""
 
 
 class Population(Source):
-    """Gives the segments of a population.
+    """Source of the segments of a population.
 
     Args:
-        store: whose scheduler stops nothing.
-        space: whose ``live`` settings may change between two segments.
-        members: training runs side by side.
-        generations: segments of each; checkpoints are exchanged between them.
-        seed: of the study.
+        store: store without a scheduler that stops trials.
+        space: search space; its ``live`` settings may change between two segments.
+        members: training runs in parallel.
+        generations: segments of each member; checkpoints are exchanged between them.
+        seed: seed of the study.
 
     Raises:
-        InvalidValue: too few members or generations, no setting that is searched may change in
-            mid-training, or more stops than examples.
+        InvalidValue: too few members or generations, more generations than examples, or no
+            searched setting that may change during training.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Population(Source):
             raise InvalidValue("--generations", generations, fix)
         if not space.live & space.settings.keys():
             known = ", ".join(sorted(space.live)) or f"none of {space.method}"
-            fix = f"settings that may change in mid-training are {known}; search one of them"
+            fix = f"search a setting that may change during training: {known}"
             raise InvalidValue("--population", members, fix)
         super().__init__(store, ())
         self.space, self.seed = space, seed
@@ -79,12 +79,12 @@ class Population(Source):
         self.replaced = min(math.ceil(SHARE * members), members // 2)
         for run in running_of(store):
             if self._stop(run.user_attrs[GENERATION]) in milestones(run):
-                store.complete(run.number)  # its driver was killed just before it could
+                store.complete(run.number)  # its driver was killed just before this call
             else:
                 self._orphans.append(run.number)
 
     def needed(self) -> set[str]:
-        """Return names of the runs whose checkpoints a member may still take up."""
+        """Return names of the runs whose checkpoints a member may still continue from."""
         table = self._table()
         found: set[int] = set()
         for members, later in zip(table, [*table[1:], None], strict=True):
@@ -97,10 +97,11 @@ class Population(Source):
         return {run_name(number) for number in found}
 
     def _stop(self, generation: int) -> int:
+        """Return the examples at which a generation ends."""
         return self.store.budget * (generation + 1) // self.generations
 
     def _table(self) -> list[dict[int, FrozenTrial]]:
-        """Of each generation: member -> trial."""
+        """Return member -> trial of each generation."""
         table: list[dict[int, FrozenTrial]] = [{} for _ in range(self.generations)]
         for trial in self.store.trials():
             notes = trial.user_attrs
@@ -109,7 +110,7 @@ class Population(Source):
         return table
 
     def _start(self) -> int | None:
-        """Store the next segment; None while a generation waits for the last of the one before."""
+        """Store the next segment; None while the previous generation has running segments."""
         table = self._table()
         generation = next((g for g, of in enumerate(table) if len(of) < self.members), None)
         if generation is None:
@@ -145,7 +146,7 @@ class Population(Source):
         generation: int,
         rng: np.random.Generator,
     ) -> tuple[FrozenTrial, dict[str, Value]]:
-        """Return whose checkpoint a member takes up, and with which settings."""
+        """Return the trial whose checkpoint a member continues from, and its new settings."""
         best = self._best(before, generation)
         worst = [m for m in before if m not in best] + best[::-1]
         lost = max(self.replaced, len(before) - len(best))
@@ -156,7 +157,7 @@ class Population(Source):
         return parent, explored(parent.params, self.space, rng)
 
     def _best(self, members: Mapping[int, FrozenTrial], generation: int) -> list[int]:
-        """Return members whose segment before a generation is complete, the best first."""
+        """Return members whose segment before ``generation`` is complete, the best first."""
         end = self._stop(generation - 1)
         ends = {
             member: self.store.first.of(milestones(trial)[end]["metrics"])
@@ -172,9 +173,10 @@ class Population(Source):
 def explored(
     point: Mapping[str, Value], space: SearchSpace, rng: np.random.Generator
 ) -> dict[str, Value]:
-    """Return the point with its live settings changed, all others as they are.
+    """Return the point with its live settings perturbed and all others unchanged.
 
-    A number becomes a fifth less or more within its dimension, a choice a neighbour of its value.
+    A number is multiplied by one of ``FACTORS`` within its dimension, and a choice moves to a
+    neighbouring value; with probability ``RESAMPLED`` either is drawn anew.
     """
 
     def changed(name: str, dimension: Dimension) -> Value:

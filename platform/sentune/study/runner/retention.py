@@ -1,7 +1,7 @@
-"""Retention of checkpoints on disk, over a whole study.
+"""Retention of a study's checkpoints on disk.
 
-Checkpoints of trials that do not go on fill disks (ray#4381, ray#30506); a trial's results are in
-the store, so a stopped trial's weights are of no use.
+Checkpoints of stopped trials fill disks (ray#4381, ray#30506) and are of no use: a trial's results
+are in the store.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ logger = logging.getLogger(__name__)
 
 PUBLISHED = "published.json"
 SCRATCH = "ray-train"
-"""Ray Train's own snapshots in a study's folder; nothing ever goes on from them."""
+"""Folder of Ray Train's own snapshots in a study's folder; they are never restored."""
 
 MANY = 20
-"""Runs that are due at once, from which on their folders are listed first."""
+"""Number of runs to tidy at once above which the folders are listed first."""
 
 
 class Stays(StrEnum):
-    """Rule for the checkpoints of a run that are kept."""
+    """Which checkpoints of a run are kept."""
 
     ALL = "all"
     BEST = "best"
@@ -63,17 +63,17 @@ def rule_of(
     needed: Iterable[str],
     dropped: Collection[str] = (),
 ) -> dict[str, Stays]:
-    """Return run -> what stays of it. A run that is not named is not touched.
+    """Return run -> which of its checkpoints are kept. Runs that are not listed are not touched.
 
     Args:
-        trials: of the search.
-        objectives: by which they are compared.
-        keep: best trials whose best checkpoint stays.
+        trials: trials of the search.
+        objectives: objectives that rank them.
+        keep: number of best trials whose best checkpoint is kept.
         finals: name -> run of the finals; all keep their best until the winner is published.
-        winner: run whose model is shipped, as things stand.
-        published: run whose model stands in the study's folder, whatever else has won since.
-        needed: runs whose checkpoints other runs may still go on from.
-        dropped: runs without checkpoints; trials that were measured there are none of the best.
+        winner: run whose model would be shipped now.
+        published: run whose model is in the study's folder, even if another one has won since.
+        needed: runs from whose checkpoints other runs may still continue.
+        dropped: runs without checkpoints; they do not count among the ``keep`` best.
     """
     needed, known = {*needed}, {trial.id: trial for trial in trials}
     measured = {trial.id: measured_by(trial, known).id for trial in trials}
@@ -99,11 +99,11 @@ def rule_of(
 
 
 class Retention:
-    """Drops what is not needed; safe to call at any time, and after a kill.
+    """Drops checkpoints that are not needed; safe at any time, also after a kill.
 
     Attributes:
-        needed: returns names of runs whose checkpoints other runs may still go on from.
-        finals: None until they have begun; before, their runs are left alone.
+        needed: returns names of runs from whose checkpoints other runs may still continue.
+        finals: the finals; None, and their runs untouched, until they have begun.
     """
 
     def __init__(
@@ -112,12 +112,14 @@ class Retention:
         self.config, self.search, self.needed = config, search, needed
         self.finals: Finals | None = None
         self._applied: dict[str, Stays] = {}
-        self._published = published(config.folder)  # while runs are at work it does not change
+        self._published = published(config.folder)  # does not change during the search
 
     def apply(self, *, everything: bool = False) -> None:
-        """Drop what the rule does not keep.
+        """Drop the checkpoints that ``rule`` does not keep.
 
-        With ``everything``, look again at runs that were tidied before and at what is published.
+        Args:
+            everything: whether to check runs again that were tidied before, and which run is
+                published.
         """
         if everything:
             self._applied.clear()
@@ -125,7 +127,7 @@ class Retention:
         rule = self.rule()
         due = {name: stays for name, stays in rule.items() if stays is not Stays.ALL}
         due = {name: stays for name, stays in due.items() if self._applied.get(name) is not stays}
-        if len(due) > MANY:  # a start of a long study, most of whose runs have left nothing
+        if len(due) > MANY:  # start of a long study: most runs have no folder any more
             there = set(storage_of(self.config.runs_folder).entries())
             self._applied |= {name: stays for name, stays in due.items() if name not in there}
             due = {name: stays for name, stays in due.items() if name in there}
@@ -136,15 +138,18 @@ class Retention:
                     store.keep_best_only()
                 else:
                     store.drop_all()
-            except OSError as error:  # a busy file system: no reason to end a study, tried again
+            except OSError as error:  # such as a busy file system; the next call tries again
                 logger.warning("%s: its checkpoints could not be dropped: %s", name, error)
             else:
                 self._applied[name] = stays
 
     def keep_tables(self, view: StudyView, runs: Mapping[str, TrialRecord]) -> None:
-        """Write ``readouts.json`` of the runs, by name, that have ended and have swept readouts.
+        """Write ``readouts.json`` of runs that have ended and have swept readouts.
 
-        Their checkpoints, which hold the sweeps, may go after it.
+        It must be called before the runs' checkpoints, which contain the sweeps, are dropped.
+
+        Args:
+            runs: name -> record of the run.
         """
         kept = view.with_tables()
         ended = {n: run for n, run in runs.items() if run.state is not TrialState.RUNNING}
@@ -159,14 +164,11 @@ class Retention:
                 if saved is not None and (tables := sweeps_among(saved.tables)):
                     write_document(folder, TABLES, json.dumps(tables))
                     kept.add(name)
-            except StorageError as error:  # MLflow and the report do without these pictures
+            except StorageError as error:  # MLflow and the report then lack these figures
                 logger.warning("%s: its readout tables could not be kept: %s", name, error)
 
     def rule(self) -> dict[str, Stays]:
-        """Return run -> what stays of it; see ``rule_of``.
-
-        Those whose checkpoints were dropped stay so: the ones that were better then still are.
-        """
+        """Return run -> which of its checkpoints are kept; see ``rule_of``."""
         finals = self.finals
         return rule_of(
             self.search.records(),
@@ -181,27 +183,27 @@ class Retention:
 
 
 def note_published(folder: str, run: str) -> None:
-    """Note from which run the model in the study's folder came."""
+    """Store the name of the run that the model in the study's folder came from."""
     write_document(folder, PUBLISHED, json.dumps({"run": run}) + "\n")
 
 
 def published(folder: str) -> str | None:
-    """Return the run that the model in the study's folder came from; None where there is none.
+    """Return the run that the model in the study's folder came from; None if there is none.
 
     Raises:
-        DamagedFile: the note is damaged.
+        DamagedFile: ``published.json`` is damaged.
     """
     text = read_document(folder, PUBLISHED)
     try:
         return str(json.loads(text)["run"]) if text is not None else None
     except (ValueError, KeyError, TypeError) as error:
-        fix = "delete it, and the study's own command writes it again"
+        fix = "delete it and run the study's own command to rewrite it"
         raise DamagedFile(f"{folder}/{PUBLISHED}", f"it is damaged ({error})", fix) from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Removable:
-    """One folder that may go: where, why, and what it holds."""
+    """A folder that may be deleted, with the reason and its size in bytes."""
 
     folder: str
     name: str
@@ -209,20 +211,20 @@ class Removable:
     bytes: int
 
     def drop(self) -> None:
-        """Take it away, and its folder where nothing else lies there."""
+        """Delete it, and its parent folder if that is empty."""
         place = storage_of(self.folder)
         place.drop(self.name)
         place.leave()
 
 
 SET_ASIDE = {PARTIAL: "written in part", DAMAGED: "damaged", FOREIGN: "of another run"}
-"""Beginning of a folder's name -> why it may go."""
+"""Prefix of a folder's name -> why it may be deleted."""
 
 
 def removable_of(view: StudyView) -> list[Removable]:
-    """Return what a study without a driver can do without, by the rule that its driver follows.
+    """Return the removable folders of a study without a driver, by the rule of its driver.
 
-    The published model's checkpoint and those of trials that have not ended stay.
+    The published model's checkpoint and those of unfinished trials are kept.
     """
     (files, root), folder = files_at(view.place.folder), view.place.folder
     found: list[Removable] = []
@@ -249,6 +251,7 @@ def removable_of(view: StudyView) -> list[Removable]:
 
 
 def _kept(folder: str, stored: set[str], stays: Stays) -> set[str]:
+    """Return names of the checkpoints that a rule keeps, out of those stored in a folder."""
     if stays is not Stays.BEST or not stored:
         return stored if stays is Stays.ALL else set()
     best = CheckpointStore(folder).best_progress()
@@ -256,10 +259,10 @@ def _kept(folder: str, stored: set[str], stays: Stays) -> set[str]:
 
 
 def _rule(view: StudyView) -> dict[str, Stays]:
-    """Return run -> what stays of it; the winner is known once its model is published."""
+    """Return run -> which of its checkpoints are kept; the published run counts as the winner."""
     options = view.place.description.get("options", {})
     complete = view.place.summary().get("state") == "complete"
-    # promotion and populations go on from another trial's checkpoint
+    # with promotion and populations runs continue from other runs' checkpoints
     by_rungs = options.get("scheduler", "none") in {*SCHEDULERS} - {"asha-promotion"}
     by_rungs = by_rungs and not options.get("population")
     seen, run = view.snapshot(), published(view.place.folder)
@@ -275,7 +278,7 @@ def _rule(view: StudyView) -> dict[str, Stays]:
 
 
 def abandoned_scratch() -> list[Path]:
-    """Return folders of Ray Tune that drivers of this machine have left when they were killed."""
+    """Return temporary folders of Ray Tune that killed drivers left on this machine."""
     found = Path(tempfile.gettempdir()).glob("sentune-tune-*")
     owned = ((path, re.match(r"sentune-tune-(\d+)-", path.name)) for path in found)
     return sorted(path for path, owner in owned if owner and not runs(int(owner[1])))

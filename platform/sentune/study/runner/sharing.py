@@ -1,13 +1,13 @@
-"""Shares of the studies on one cluster: by weight, each in the resource that it needs most.
+"""Fair shares of a cluster's resources between its studies.
 
-Dominant resource fairness (Ghodsi et al., NSDI 2011): the next run goes to the study whose share,
-divided by its weight, is the smallest, a share being that of the resource of which the study holds
-the largest part. What one study cannot use, the others get. Runs are not interrupted: a study that
-holds more than its share gives the places of runs that end to others.
+Dominant resource fairness (Ghodsi et al., NSDI 2011): the next run goes to the study with the
+smallest share divided by weight, where a study's share is the largest of its shares of the CPUs and
+of the GPUs. Resources that one study cannot use go to the others. Runs are not interrupted: when
+a run of a study above its share ends, another study gets its place.
 
-Each driver writes its claim into the cluster's own key-value store about once a second, reads those
-of the others and computes all shares by itself: no driver is in charge, and one that is killed is
-forgotten after ``FORGOTTEN`` seconds.
+Each driver writes its claim into the cluster's key-value store about once a second, reads those of
+the others and computes all shares itself. There is no central process. A claim without an update
+for ``FORGOTTEN`` seconds does not count.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from sentune.study.planning.capacity import Capacity
 logger = logging.getLogger(__name__)
 
 EVERY = 1.0
-"""Seconds between two looks at the others."""
+"""Seconds between two updates of the claims."""
 
 FORGOTTEN = 15.0
-"""Seconds without a sign of a study after which it is taken for dead."""
+"""Seconds without an update of its claim after which a study counts as dead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,11 @@ class Claim:
     """Resources that a study would like to use at a time.
 
     Attributes:
-        study: its name.
-        cpus, gpus: of a run.
-        wanted: runs that it could use at a time.
-        weight: of this study; twice the weight, twice the share.
-        used: seconds times share of the cluster so far; of equals the one with less comes first.
+        study: name of the study.
+        cpus, gpus: CPUs and GPUs of a run.
+        wanted: runs that the study could use at a time.
+        weight: weight of the study; twice the weight gives twice the share.
+        used: share of the cluster times seconds so far; breaks ties in favour of the smaller one.
     """
 
     study: str
@@ -56,22 +56,22 @@ class Claim:
     used: float = 0.0
 
     def share(self, runs: float, cpus: float, gpus: float) -> float:
-        """Return the largest part of one of the resources that so many runs hold."""
+        """Return the dominant share of so many runs on a cluster of so many CPUs and GPUs."""
         return runs * max(self.cpus / cpus if cpus else 0.0, self.gpus / gpus if gpus else 0.0)
 
 
 class Sharing:
-    """Limit on the runs at a time of a study beside the others on its cluster.
+    """Limits a study's runs at a time to its fair share of the cluster.
 
     Args:
-        claim: of this study, for as many runs as it could ever use at a time.
-        capacity: the cluster; its share is one of all that it can grow to.
-        store: where the claims are.
+        claim: claim of this study, for as many runs as it could ever use at a time.
+        capacity: the cluster; shares refer to all nodes that it can grow to.
+        store: key-value store of the claims.
 
     Attributes:
         most: runs at a time that this study could ever use.
-        allowed: runs at a time, as of the last look.
-        live, wanted: runs that are, and that could be, at work; set by the trial runner.
+        allowed: runs at a time that this study may use now.
+        live, wanted: runs that are running and that could be; set by the trial runner.
     """
 
     def __init__(self, claim: Claim, capacity: Capacity, store: ClusterStore) -> None:
@@ -88,13 +88,13 @@ class Sharing:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Look once a second in a thread of its own: trials never wait for it."""
+        """Update the claims once a second in a thread, so that trials never wait for it."""
 
         def look() -> None:
             try:
                 self.look()
             except (ray.exceptions.RayError, OSError) as error:
-                logger.warning("other studies on this cluster cannot be seen for now: %s", error)
+                logger.warning("cannot read the claims of other studies for now: %s", error)
 
         self.look()
         try:
@@ -104,10 +104,14 @@ class Sharing:
             try:
                 self._store.remove(self._key)
             except (ray.exceptions.RayError, OSError) as error:
-                logger.warning("others will hold places free for %g s more: %s", FORGOTTEN, error)
+                logger.warning(
+                    "cannot remove this study's claim; it counts for %g s more: %s",
+                    FORGOTTEN,
+                    error,
+                )
 
     def look(self) -> None:
-        """Write what this study wants, and compute what it gets."""
+        """Write this study's claim, and compute its share."""
         now = time.monotonic()
         used = self._claim.share(self.live, self._cpus, self._gpus) * (now - self._looked)
         self._claim = replace(self._claim, wanted=self.wanted, used=self._claim.used + used)
@@ -124,7 +128,7 @@ class Sharing:
         self._known |= others
 
     def _others(self, now: float) -> dict[str, Claim]:
-        """Return claims of the studies that have given a sign lately."""
+        """Return the claims of other studies that were updated lately."""
         found: dict[str, Claim] = {}
         for key, text in self._store.read().items():
             if key == self._key:
@@ -135,13 +139,13 @@ class Sharing:
             if now - at <= FORGOTTEN:
                 if (claim := self._read(text)) is not None:
                     found[key] = claim
-            elif now - at > 10 * FORGOTTEN:  # long after each driver has forgotten it
+            elif now - at > 10 * FORGOTTEN:  # long after it stopped counting
                 self._store.remove(key)
                 del self._signs[key]
         return found
 
     def _read(self, text: str) -> Claim | None:
-        """Return a claim; None, and a warning once, where another version wrote it."""
+        """Return a claim; None, with one warning, if another version wrote it."""
         try:
             fields = json.loads(text)
             numbers = {name: float(fields[name]) for name in ("cpus", "gpus", "weight", "used")}
@@ -158,9 +162,9 @@ class Sharing:
 
 
 def fair_shares(claims: Sequence[Claim], cpus: float, gpus: float) -> list[int]:
-    """Return the runs at a time of each claim, on a cluster of so many CPUs and GPUs."""
+    """Return the allowed runs at a time of each claim, on a cluster of so many CPUs and GPUs."""
     given = [0] * len(claims)
-    free_cpus, free_gpus = cpus + 1e-9, gpus + 1e-9  # three thirds of a GPU are one
+    free_cpus, free_gpus = cpus + 1e-9, gpus + 1e-9  # against rounding of fractional GPUs
     queue = [(0.0, claim.used / claim.weight, place) for place, claim in enumerate(claims)]
     heapq.heapify(queue)
     while queue:

@@ -1,4 +1,4 @@
-"""Finds trials that give no beat any more, and ends their processes, so that they start again."""
+"""Detection of stalled trials: those without beats have their processes ended and start again."""
 
 from __future__ import annotations
 
@@ -20,26 +20,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FEWEST_SECONDS, TIMES_SLOWEST = 300.0, 10.0
-"""``--stall-timeout auto``: so many times the slowest interval between two beats, at least this."""
+"""``--stall-timeout auto`` in seconds: the slowest interval between beats times the second, but at
+least the first."""
 
 MOST_TICK = 5.0
-"""Seconds that one turn of the driver's loop counts at most: longer ones, in which the driver or
-its whole machine was suspended or waited for its database, say nothing about a trial."""
+"""Most seconds that one turn of the driver's loop counts as silence of a trial. In longer ones the
+driver or its machine was suspended, or waited for its database."""
 
 PROBE_SECONDS = 5.0
-"""How long a worker of a stalled group has to answer."""
+"""Seconds that a worker of a stalled group has to answer."""
 
 
 @dataclass(kw_only=True)
 class StallWatch:
-    """Ends what has stalled, of all runs of one start of a study.
+    """Ends stalled runs of one start of a study.
 
     Attributes:
-        limit: seconds without a beat after which a run has stalled, as far as the driver itself
-            was awake; None: see ``FEWEST_SECONDS``.
+        control: client of the control actor, which collects the beats.
         grouped: whether the runs are Ray Train groups.
-        beats: run -> its newest beat, as of the control actor's last answer.
-        clock: seconds of this machine.
+        limit: seconds without a beat after which a run has stalled; None for ``auto``, see
+            ``FEWEST_SECONDS``. Only time in which the driver itself was awake counts.
+        beats: run -> newest beat in the control actor's last answer.
+        clock: monotonic clock in seconds.
         slowest: longest interval between two beats so far, in seconds.
     """
 
@@ -60,10 +62,10 @@ class StallWatch:
         return self.limit or max(FEWEST_SECONDS, TIMES_SLOWEST * self.slowest)
 
     def tick(self, seconds: float, numbers: Mapping[str, int | None]) -> dict[str, float]:
-        """Count the seconds since the last tick; return the silence of runs that have stalled.
+        """Add the seconds since the last tick, and return stalled run -> seconds of its silence.
 
         Args:
-            seconds: of the driver's own loop; at most ``MOST_TICK`` of them count.
+            seconds: length of a turn of the driver's loop; at most ``MOST_TICK`` of them count.
             numbers: run -> number of its newest beat; None before its first one.
         """
         counted, now = min(seconds, MOST_TICK), {}
@@ -79,13 +81,13 @@ class StallWatch:
         return {run: silent for run, (_, silent) in now.items() if silent >= self.timeout}
 
     def look(self, actors: Callable[[], Mapping[str, Any]]) -> dict[str, str]:
-        """Return name -> why, of the runs whose processes were ended now.
+        """End the processes of stalled runs, and return name of the run -> reason.
 
-        Silence counts from one answer of the control actor to the next: without one, no beat can
+        Silence is counted between two answers of the control actor, since without one no beat can
         arrive.
 
         Args:
-            actors: name of each run that has a process -> the process's actor handle.
+            actors: returns name of each run with a process -> actor handle of the process.
         """
         answer = self.control.beats()
         if answer is None:
@@ -101,7 +103,7 @@ class StallWatch:
             beat, newest = self.beats.get(name), "its process has given none"
             if beat is not None:
                 newest = f"{beat}, process {beat.pid} on {beat.node}"
-            elif self.grouped:  # it waits for its place, maybe for hours
+            elif self.grouped:  # waits for its placement group, maybe for hours
                 continue
             limit = f"--stall-timeout {self.timeout:.0f}"
             reason = f"no beat for {silent:.0f} s ({limit}): {newest}"
@@ -113,16 +115,16 @@ class StallWatch:
                 over[name] = reason
                 del self._silent[name]
             except ray.exceptions.RayError as error:
-                logger.warning("run %s: cannot be ended yet: %s", name, error)
+                logger.warning("run %s: its processes cannot be ended yet: %s", name, error)
         self._ended &= self.beats.keys()
         return over
 
     def forget(self, name: str) -> None:
-        """Drop the beat of a run that has ended; threads may read the dictionary that had it."""
+        """Drop the beat of an ended run, in a new dictionary: threads may read the old one."""
         self.beats = {run: beat for run, beat in self.beats.items() if run != name}
 
     def _say_waits(self, started: Mapping[str, Any]) -> None:
-        """Say what runs have been waiting for during a while, each once."""
+        """Log what runs have been waiting for, each once."""
         place = "a place on the cluster, or its processes to come up,"
         unheard = started.keys() - self.beats.keys()
         late = [name for name in unheard if self._silent[name][1] >= SAID_AFTER]
@@ -133,10 +135,10 @@ class StallWatch:
         self._waits = waits
 
     def _end_group(self, name: str, reason: str) -> None:
-        """End all workers of a group; Ray Train misses them, and gives their places back."""
+        """End all workers of a group; Ray Train then removes its placement group."""
         workers = self.control.workers(name)
         asked = {worker.actor.__ray_ready__.remote(): worker for worker in workers}
-        silent = []  # the thread that trains need not answer, its process has others
+        silent = []  # a process whose training thread hangs may still answer
         if asked:
             _, silent = ray.wait([*asked], num_returns=len(asked), timeout=PROBE_SECONDS)
         which = sorted((asked[one] for one in silent or asked), key=lambda worker: worker.rank)
@@ -148,7 +150,7 @@ class StallWatch:
             ray.kill(worker.actor)
 
     def _end(self, name: str, actor: Any) -> None:
-        """End a run's own process, and give back the places of a group that it has left behind."""
+        """End a run's own process, and remove the placement groups that it leaves behind."""
         if self.grouped:
             for group in {w.group for w in self.control.workers(name) if w.group}:
                 remove_placement_group(group)

@@ -1,4 +1,4 @@
-"""The state of a study's runs, between Ray Tune and the trial store; starts no process."""
+"""Trial runner: the state of a study's runs between Ray Tune and the trial store."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """Part of a study whose runs have a source and a store of their own: search, then finals.
+    """Part of a study with its own source and store of runs: the search or the finals.
 
     Attributes:
-        spec_of: the training run of a candidate.
+        spec_of: returns the ``TrialSpec`` of a candidate.
         stored: called with a run's Optuna number when its start, a milestone or its end is stored.
     """
 
@@ -41,23 +41,24 @@ class Phase:
 
 @dataclass(kw_only=True, eq=False)
 class TrialRunner:
-    """Gives runs to Ray Tune, stores what they report, and decides how each goes on or ends.
+    """Gives runs to Ray Tune, stores their reports, and decides how each continues or ends.
 
     Attributes:
-        phases: run one after the other by the same worker processes; the next one is asked for
-            when no run of the one before is left.
-        phase: of the runs at work.
-        retire_after: runs after which a worker process is replaced.
-        max_failures: deaths of a run's processes that are forgiven.
-        gpus: of a run's workers, as far as it has not reported them.
-        control: asked to send runs home when the study halts; None where none can leave early.
-        grouped: whether the runs are Ray Train groups, which learn their verdicts from ``control``
-            and leave by themselves; Tune stops others.
-        sharing: among the studies on the cluster; None where it is alone.
-        stalls: ends processes that give no beat any more; None where none is looked at.
-        live: Tune's id -> what it runs.
-        last: Tune's id -> the last report of its run.
-        crashes: name of a run -> why its process died, or was ended.
+        phases: phases in their order, run by the same worker processes; the next one starts when
+            the previous one has no run left.
+        limits: limits that end the study early.
+        retire_after: number of runs after which worker processes are replaced.
+        max_failures: deaths of a run's processes after which it is still started again.
+        gpus: GPUs of a run's workers until it reports them.
+        control: client that asks runs to leave when the study halts; None if runs cannot leave.
+        grouped: whether the runs are Ray Train groups, which get their verdicts from ``control``
+            and end by themselves; Tune stops other runs.
+        sharing: limit on runs by the shares of the studies on the cluster; None without others.
+        stalls: detection of stalled runs; None if it is off.
+        phase: current phase.
+        live: Tune's trial id -> its candidate.
+        last: Tune's trial id -> last report of its run.
+        crashes: name of a run -> why its process died or was ended.
     """
 
     phases: Iterable[Phase]
@@ -85,16 +86,16 @@ class TrialRunner:
 
     @property
     def finished(self) -> bool:
-        """Return whether there is nothing more to run, for good or because the study was halted.
-
-        A phase that follows counts only once ``give`` has found it.
-        """
+        """Whether nothing is left to run in this phase, or the study was halted."""
         if self.live:
             return False
         return self.limits.halt is not None or (self.phase.source.finished and not self._again)
 
     def give(self, tune_id: str) -> dict[str, Any] | None:
-        """The configuration of the next Tune trial; None: wait, or the end (see ``finished``)."""
+        """Return the configuration of the next Tune trial; None if there is none now.
+
+        ``finished`` tells whether there may be one later.
+        """
         candidate = self._next()
         if candidate is None:
             return None
@@ -118,12 +119,12 @@ class TrialRunner:
             candidate: Candidate | None = self._again.popleft()
         else:
             candidate = self._drawn(live)
-        if self.sharing is not None:  # without a candidate it needs no more places than it has
+        if self.sharing is not None:  # without a candidate the study needs no further place
             self.sharing.wanted = max(1, live) if candidate is None else self.sharing.most
         return candidate
 
     def _drawn(self, live: int) -> Candidate | None:
-        """Return the next candidate of this phase, or of those that follow where it is over."""
+        """Return the next candidate of this phase, or of a later one if this phase is over."""
         while True:
             source = self.phase.source
             if self.limits.closed(live):
@@ -138,15 +139,15 @@ class TrialRunner:
             self.phase = phase
 
     def _retire(self) -> None:
-        """Give the next runs new processes; those at work finish theirs."""
+        """Use new worker processes from the next run on; running ones finish in theirs."""
         self._given = 0
         self._generation += 1
 
     def watch(self, actors: Callable[[], Mapping[str, Any]] = dict) -> None:
-        """Halt the study where a limit says so, end what has stalled; called again and again.
+        """Halt the study if a limit is reached, and end stalled runs; called in every turn.
 
         Args:
-            actors: name of each run that has a process -> the process's actor handle.
+            actors: returns name of each run with a process -> actor handle of the process.
         """
         if self.sharing is not None:
             self.sharing.live = len(self.live)
@@ -160,16 +161,16 @@ class TrialRunner:
                     self.limits.charge(tune_id, 0.0, self.gpus)
 
     def halt(self, halt: Halt) -> None:
-        """Start no further run; those at work write a checkpoint and leave, to be continued."""
+        """Start no further run, and ask running ones to write a checkpoint and leave."""
         if self.limits.halt is None:
             self.limits.halt = halt
             if self.control is not None:
                 self.control.ask_to_leave()
 
     def hear(self, tune_id: str, result: dict[str, Any]) -> bool:
-        """Take a result; False if Tune is to stop the trial."""
+        """Store a result of Tune; return False if Tune must stop the trial."""
         report = Report.from_result(result)
-        if report is None:  # Tune's own closing entry
+        if report is None:  # Tune's own last result
             return True
         if report.overtaken:  # nothing may be written any more; ``watch`` ends this driver
             self.last[tune_id], self.limits.overtaken = report, report.failure
@@ -181,7 +182,7 @@ class TrialRunner:
         return True
 
     def _record(self, tune_id: str, report: Report, result: dict[str, Any]) -> bool:
-        """Store a report; return whether the run goes on."""
+        """Store a report, and return whether the run continues."""
         candidate = self.live[tune_id]
         number = candidate.number
         if not (report.failure or report.left) and (missing := self.phase.store.missing(report)):
@@ -210,9 +211,11 @@ class TrialRunner:
         return not stopped
 
     def end(self, tune_id: str, crash: Report | None = None) -> None:
-        """Write how a run ended, or give it out again.
+        """Store how a run ended, or give it out again.
 
-        ``crash`` tells of its process's death, where ``crashes`` knows no more; None: it lives.
+        Args:
+            crash: report of the death of its process, used if ``crashes`` has none; None if the
+                process is alive.
         """
         candidate = self.live.pop(tune_id)
         number = candidate.number
@@ -220,7 +223,7 @@ class TrialRunner:
         seconds, gpus = self.limits.over(tune_id)
         if self.stalls is not None:
             self.stalls.forget(candidate.name)
-        if report.died or report.micro_batch:  # which may be forgiven
+        if report.died or report.micro_batch:  # it may start again
             report, crash = Report(), report
         known = self.crashes.pop(candidate.name, crash)
         crash = known if crash is not None else None
@@ -231,7 +234,7 @@ class TrialRunner:
         if crash is not None and gpus:
             self.limits.gpu_seconds[tune_id] = seconds * gpus
             self.phase.store.charge(number, tune_id, seconds, gpus)
-        if report.storage:  # the next trial would meet it too; this one goes on when mended
+        if report.storage:  # it would hit the next trial, too; this one continues once it is fixed
             self.halt(Halt(state="failed", reason=report.failure))
             return
         if report.anew and not candidate.stop_at:  # a segment of a population cannot
@@ -243,7 +246,7 @@ class TrialRunner:
             self.phase.store.prune(number, stopped)
         elif report.final:
             self.phase.store.complete(number)
-        elif report.left:  # the next start goes on with one that was sent home
+        elif report.left:  # the next start continues a run that was asked to leave
             if report.departure:
                 self._give_again(candidate, report.departure)
             return
@@ -271,8 +274,11 @@ class TrialRunner:
         counts: bool = False,
         anew: bool = False,
     ) -> None:
-        """Give a run out again, from its newest checkpoint or ``anew`` from its beginning; ``note``
-        tells the user why."""
+        """Queue a run again, from its newest checkpoint or ``anew`` from its beginning.
+
+        Args:
+            note: why, for the user.
+        """
         if anew:
             note = f"again from its beginning: {note}"
             candidate = replace(candidate, start_from="", start_at=0)
@@ -285,7 +291,7 @@ class TrialRunner:
         self._again.append(candidate)
 
     def _goes_on(self, candidate: Candidate, crash: Report) -> bool:
-        """Return whether a run whose process died is given out again."""
+        """Queue a run again whose process died; return False if it must end."""
         half = crash.micro_batch or (crash.out_of_memory and halved(self.phase.spec_of(candidate)))
         forgiven = self.phase.store.get(candidate.number).user_attrs.get(RESTARTS, 0)
         if half:

@@ -1,7 +1,7 @@
-"""Source of the next run: orphans of a killed driver first, then new points or seeds.
+"""Sources of a study's runs: orphans of a killed driver first, then new points or seeds.
 
-A trial is created in one write, with its settings and seed: a killed driver leaves all of it or
-nothing, and the next one starts an orphan again under its number.
+A trial is created in one write with its settings and seed, so a killed driver leaves all of it or
+nothing. The next driver starts an orphan again under its number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sentune.study.store import trial_codec as codec
 from sentune.study.store.trial_store import TrialStore
 
 ATTEMPTS = 50
-"""Draws in a row that may be answered from the store before the space counts as used up."""
+"""Draws in a row that repeat stored trials before the space counts as exhausted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +35,14 @@ class Candidate:
     """One training run to be started.
 
     Attributes:
-        number: of its Optuna trial.
-        name: of the run in its study and of its folder, ``0007`` or ``finalist-0007-seed-3``.
-        settings: all of them, drawn and fixed.
-        seed: of the training run.
-        micro_batch: sentences at a time, after it ran out of memory; 0: as the settings say.
-        start_from: run whose checkpoint it takes up where it has none of its own; empty: none.
+        number: number of its Optuna trial.
+        name: name of the run and its folder, ``0007`` or ``finalist-0007-seed-3``.
+        settings: all settings, drawn and fixed.
+        seed: seed of the training run.
+        micro_batch: sentences at a time, after the run ran out of memory; 0 for the settings' own.
+        start_from: run whose checkpoint it starts from if it has none itself; empty for none.
         start_at: examples of that checkpoint.
-        stop_at: examples at which it ends; 0: the study's budget.
+        stop_at: examples at which the run ends; 0 for the study's budget.
     """
 
     number: int
@@ -57,23 +57,23 @@ class Candidate:
     @classmethod
     def of(cls, run: FrozenTrial) -> Candidate:
         """Return the training run of a stored trial."""
-        said = run.user_attrs
+        attrs = run.user_attrs
         return cls(
             number=run.number,
             name=name_of(run),
-            settings=said[codec.SETTINGS],
-            seed=said[codec.SEED],
-            micro_batch=said.get(codec.MICRO_BATCH, 0),
-            start_from=codec.run_name(said[codec.PARENT]) if said.get(codec.BEGUN_AT) else "",
-            start_at=said.get(codec.BEGUN_AT, 0),
+            settings=attrs[codec.SETTINGS],
+            seed=attrs[codec.SEED],
+            micro_batch=attrs.get(codec.MICRO_BATCH, 0),
+            start_from=codec.run_name(attrs[codec.PARENT]) if attrs.get(codec.BEGUN_AT) else "",
+            start_at=attrs.get(codec.BEGUN_AT, 0),
         )
 
 
 class Source(ABC):
-    """Gives one training run after the other, first the orphans of a killed driver.
+    """Base of the sources of runs, which give the orphans of a killed driver first.
 
     Attributes:
-        finished: whether the last ``next`` was the last one for good.
+        finished: whether no run is left, now or later; known after ``next`` has returned None.
     """
 
     def __init__(self, store: TrialStore, orphans: Iterable[FrozenTrial]) -> None:
@@ -81,7 +81,11 @@ class Source(ABC):
         self._orphans, self._closed = deque(run.number for run in orphans), False
 
     def next(self, live: int) -> Candidate | None:
-        """Return the next run, beside so many live ones; None: none now, or none any more."""
+        """Return the next run; None if there is none now, or none any more (``finished``).
+
+        Args:
+            live: number of running runs.
+        """
         number: int | None = None
         if self._orphans:
             number = self._orphans.popleft()
@@ -93,10 +97,10 @@ class Source(ABC):
         return None
 
     def close(self, *, orphans: bool = False) -> None:
-        """Start no further run, though there may be some; those at work go on.
+        """Start no new run from now on; running ones continue.
 
         Args:
-            orphans: whether those of a killed driver that are left go on, too.
+            orphans: whether the remaining orphans of a killed driver still start.
         """
         self._closed = True
         if not orphans:
@@ -104,20 +108,25 @@ class Source(ABC):
 
     @abstractmethod
     def _start(self) -> int | None:
-        """Store the next run, in one write, and return its number; None where there is none now."""
+        """Store the next run in one write, and return its number; None if there is none now."""
 
     def _candidate(self, run: FrozenTrial) -> Candidate:
-        """Return a stored run as it is to be started."""
+        """Return the candidate of a stored run."""
         return Candidate.of(run)
 
 
 class SearchSource(Source):
-    """Trials of a search, ``trials`` in all, counted over restarts; copies do not count.
+    """Source of the trials of a search.
 
-    The ``sampler``, a name as ``--sampler`` takes it, draws what follows on the space's first
-    points; without ``first`` it draws all. Before it draws, the scheduler may promote a trial that
-    a rung has stopped: a trial with the same settings and seed goes on from its checkpoint, or
-    begins anew where ``has_checkpoint``, of a run's name and its examples, is false.
+    Before a new trial is drawn, the scheduler may promote a stopped one: a trial with the same
+    settings and seed continues from its checkpoint, or from the beginning if that is missing.
+
+    Args:
+        trials: number of drawn trials over all starts; copies do not count.
+        seed: seed of the study.
+        sampler: a sampler, or its name as ``--sampler`` takes it.
+        first: whether to try the space's first points before the sampler draws.
+        has_checkpoint: returns whether a run, by its name, has a checkpoint at so many examples.
     """
 
     def __init__(
@@ -155,12 +164,12 @@ class SearchSource(Source):
         self._seen = 0
 
     def _as_stored(self, point: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the point as the store will give it back: a range's 1 is 1.0."""
+        """Return the point as the store returns it: 1 becomes 1.0 in a float range."""
         axes = self._axes
         return {n: axes[n].to_external_repr(axes[n].to_internal_repr(v)) for n, v in point.items()}
 
     def _start(self) -> int | None:
-        """Store the next trial that must be run; those that the store answers are passed over."""
+        """Store the next trial that must run; draws that repeat a stored one are skipped."""
         trials = self.store.trials()
         if not self._ending and (number := self._promoted(trials)) is not None:
             return self._go_on(number)
@@ -172,7 +181,7 @@ class SearchSource(Source):
                 break
             if (number := self._create(stored, running)) is not None:
                 return number
-        else:  # asked again ten times a second while the last trials run, and draws leave copies
+        else:  # stop drawing: every further call, ten a second, would store up to 50 copies
             self.planned = sum(map(codec.drawn, trials)) if draws else self.planned
         at_work = [run for run in running_of(self.store) if run.number not in self._given_up]
         to_end = all(codec.TO_END in run.user_attrs for run in at_work)
@@ -183,14 +192,16 @@ class SearchSource(Source):
                 return self._go_on(number, to_end=True)
         scheduler = self.store.scheduler
         promotes = scheduler is not None and scheduler.most_waiting(self.planned) > 0
-        # one that was stopped may still go on, or one that a rung may still stop
+        # stay open while a stopped trial may be promoted, or a running one stopped and promoted
         if not (at_work and ((promotes and not to_end) or self._waiting(trials))):
             self._closed = True
         return None
 
     def close(self, *, orphans: bool = False) -> None:
-        """Start no further run but, if no trial has come to its end, the best that was stopped, or
-        else one of the orphans."""
+        """Draw no further trial.
+
+        If no trial is complete, the best stopped one is still promoted, or else one orphan starts.
+        """
         self._ending = True
         if orphans:
             return
@@ -203,8 +214,10 @@ class SearchSource(Source):
         self._orphans = deque(kept)
 
     def _standing(self, trials: Iterable[FrozenTrial]) -> tuple[Curves, dict[int, int]]:
-        """Return the curves of trials that have not come to nothing, and the rungs at which those
-        were stopped that none has gone on from."""
+        """Return the curves of all trials but failed ones, and stopped trial -> its rung.
+
+        Stopped trials that another one has continued are left out of the second.
+        """
         curves = codec.curves_of(trials)
         parents = {
             t.number: t.user_attrs[codec.PARENT] for t in trials if codec.PARENT in t.user_attrs
@@ -221,57 +234,58 @@ class SearchSource(Source):
         return curves, {n: at for n, at in self._rungs.items() if at and n not in gone_on}
 
     def _promoted(self, trials: Sequence[FrozenTrial], complete: int | None = None) -> int | None:
-        """Return the stopped trial that goes on now; see ``Scheduler.promoted``."""
+        """Return the number of the stopped trial to promote now; see ``Scheduler.promoted``."""
         if self.store.scheduler is None:
             return None
         return self.store.scheduler.promoted(*self._standing(trials), complete)
 
     def _waiting(self, trials: Sequence[FrozenTrial]) -> set[int]:
+        """Return the numbers of stopped trials that may still be promoted."""
         if self.store.scheduler is None:
             return set()
         return self.store.scheduler.waiting(*self._standing(trials), self.planned)
 
     def needed(self) -> set[str]:
-        """Return names of the runs from whose checkpoints another one goes on, or still may."""
+        """Return names of the runs from whose checkpoints another one continues, or still may."""
         trials = [] if self.finished else self.store.trials()
-        at_work = (run.user_attrs for run in running_of(self.store))
-        parents = {said[codec.PARENT] for said in at_work if codec.PARENT in said}
+        running = (run.user_attrs for run in running_of(self.store))
+        parents = {attrs[codec.PARENT] for attrs in running if codec.PARENT in attrs}
         return {codec.run_name(number) for number in self._waiting(trials) | parents}
 
     def _go_on(self, number: int, *, to_end: bool = False) -> int:
-        """Store the trial that goes on with a stopped one, and return its number."""
+        """Store the trial that continues a stopped one, and return its number."""
         parent = self.store.get(number)
-        at, said = codec.stopped_at(parent), parent.user_attrs
+        at, attrs = codec.stopped_at(parent), parent.user_attrs
         note = f"went on from trial {number} at {at:,} examples"
         if not self._has_checkpoint(codec.run_name(number), at):
             note = f"trial {number} again from its beginning: its checkpoint at {at:,} is gone"
             at = 0
-        kept = {name: said[name] for name in (SAMPLER, codec.MICRO_BATCH) if name in said}
+        kept = {name: attrs[name] for name in (SAMPLER, codec.MICRO_BATCH) if name in attrs}
         kept |= {codec.TO_END: True} if to_end else {}
         best = codec.best_of_chain(parent, self.store.first)
-        if at and PART not in best["metrics"]:  # one that begins anew measures it again
+        if at and PART not in best["metrics"]:  # a new beginning measures it again
             kept[codec.INHERITED] = {part: best.get(part, {}) for part in ("metrics", "readouts")}
         kept |= {codec.PARENT: parent.number, codec.BEGUN_AT: at, codec.NOTES: [note]}
         return self.store.create(
             dict(parent.params),
             dict(parent.distributions),
-            settings=said[codec.SETTINGS],
-            seed=said[codec.SEED],
+            settings=attrs[codec.SETTINGS],
+            seed=attrs[codec.SEED],
             attributes=kept,
         )
 
     def _create(
         self, stored: Sequence[FrozenTrial], running: Mapping[str, FrozenTrial]
     ) -> int | None:
-        """Store the next trial; None if the store has, or will have, the answer already."""
+        """Store the next trial; None if it repeats a stored or running one."""
         notes: dict[str, Any] = {}
-        if self._first:  # of the points to try, those that no trial has had
+        if self._first:  # drop first points that a trial has had
             tried = {codec.key(trial.params) for trial in stored}
             self._first = [point for point in self._first if codec.key(point) not in tried]
         if self._first:
             point = self._first[0]
         else:
-            number = sum(map(codec.drawn, stored))  # whose seed no promotion changes
+            number = sum(map(codec.drawn, stored))  # the draw's seed; promotions do not change it
             draw = self._sampler.draw(stored, number, {**self._answers, **running})
             point = self._as_stored(draw.point)
             notes = {SAMPLER: draw.notes} if draw.notes else {}
@@ -282,8 +296,8 @@ class SearchSource(Source):
             return self.store.create(
                 point, axes, settings=settings, seed=self.seed, attributes=notes
             )
-        # A copy takes up a number, so that the next draw is another one; that of a run at work is a
-        # draw that is forgotten.
+        # A copy uses up a number, so that the next draw has another seed. The copy of a running
+        # trial has failed, so samplers ignore it.
         ended = twin.state.is_finished()
         self.store.add(
             optuna.create_trial(
@@ -299,9 +313,9 @@ class SearchSource(Source):
         return None
 
     def _look(self) -> tuple[Sequence[FrozenTrial], dict[str, FrozenTrial]]:
-        """Note what has ended, which never changes; return all trials, and those that run by key.
+        """Remember the ended trials, and return all trials, and key of settings -> running trial.
 
-        Trials that were taken over from another study answer too.
+        Trials that were taken over from another study count as ended ones, too.
         """
         stored = self.store.all_trials()
         unended = [*self._unended, *range(self._seen, len(stored))]
@@ -320,32 +334,34 @@ class SearchSource(Source):
 
 
 def name_of(run: FrozenTrial) -> str:
-    """Return the name of a stored run in its study, and of its folder."""
+    """Return the name of a stored run and its folder."""
     if codec.TRIAL in run.user_attrs:
         return codec.run_name(*identity(run))
     return codec.run_name(run.number)
 
 
 def identity(run: FrozenTrial) -> tuple[int, int]:
-    """Return trial and seed of a run of the finals."""
+    """Return trial number and seed of a run of the finals."""
     return run.user_attrs[codec.TRIAL], run.user_attrs[codec.SEED]
 
 
 def running_of(store: TrialStore) -> list[FrozenTrial]:
-    """Return the trials that have not ended; where no driver runs them, they are orphans."""
+    """Return the trials that have not ended; without a driver, they are orphans."""
     return [run for run in store.trials() if run.state == Stored.RUNNING]
 
 
 def settle_orphans(store: TrialStore) -> None:
-    """End every orphan whose end is known: its driver was killed just before the tell."""
+    """End every orphan whose end is stored: its driver was killed before it set the state."""
     for orphan in running_of(store):
         store.settle(orphan.number)
 
 
 class FinalsSource(Source):
-    """Gives each (trial, seed) of the finals that the store does not have yet, orphans first.
+    """Source of the runs of the finals that the store does not have yet, orphans first.
 
-    With ``again`` a run that has ended is run once more.
+    Args:
+        wanted: trial and seed of each run.
+        again: whether runs that have ended are repeated.
     """
 
     def __init__(
@@ -355,7 +371,7 @@ class FinalsSource(Source):
         orphans = [run for run in running_of(store) if identity(run) in asked]
         super().__init__(store, orphans)
         ended = [run for run in store.trials() if run.state.is_finished() and not again]
-        # one that failed for a reason outside of it, such as a lost worker, is run again
+        # a run that failed for an external reason, such as a lost worker, is repeated
         answered = [run for run in ended if run.state != Stored.FAIL or codec.repeats(run)]
         known = {identity(run) for run in orphans + answered}
         self._left = deque((trial, seed) for trial, seed in wanted if (trial.id, seed) not in known)

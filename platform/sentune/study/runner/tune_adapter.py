@@ -1,7 +1,8 @@
-"""Runs a study's trials under Ray Tune, without output on the console.
+"""Adapter that runs a study's trials under Ray Tune, without output on the console.
 
-What happens is decided by the trial runner, and the state is in the trial store. Tune's scheduler
-hears every result first and so writes the curve; its search asks for runs and hears of their ends.
+The trial runner makes all decisions, and the trial store has the state. Tune calls the scheduler
+first for every result, so the scheduler stores it. Tune's search asks for runs and learns of their
+ends.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ from sentune.study.runner.limits import Halt
 from sentune.study.runner.trial_runner import TrialRunner
 
 ASK_AGAIN_SECONDS = 1.0
-"""A study that has nothing to give is asked again after this time, or when one of its trials ends.
+"""Seconds until a study without a next run is asked again, unless one of its trials ends before.
 
-In between Tune takes the search for finished, and so ends the workers that it keeps for further
-trials. Otherwise it holds on to one of them, and to its node, for as long as the last trial runs.
+In between Tune considers the search finished and ends the workers that it keeps for further trials.
+Otherwise it would keep one of them, and its node, until the last trial ends.
 """
 
 
 BEGUN_SECONDS = 1.0
-"""After which the process of a first trial has been asked for, and is importing its modules."""
+"""Seconds after which the process of the first trial has been requested and imports its modules."""
 
 
 class _RunnerPart:
-    """Base of what Tune calls for a trial runner.
+    """Base of the objects through which Tune calls a trial runner.
 
-    Tune pickles it into a snapshot, which is never restored here. It pickles as empty, because the
-    runner holds threads and a terminal.
+    Tune pickles them into a snapshot that is never restored. They pickle as empty, because the
+    runner has threads and a terminal.
     """
 
     def __init__(self, runner: TrialRunner) -> None:
@@ -64,21 +65,21 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
     def __init__(self, runner: TrialRunner, begun: Callable[[], None]) -> None:
         super().__init__(runner)
         self._begun: Callable[[], None] | None = begun
-        self._turn = 0.0  # the first one, of Tune's loop
+        self._turn = 0.0  # time of the first turn of Tune's loop
 
     def begin(self) -> None:
-        """Call ``begun``, once."""
+        """Call ``begun`` once."""
         begun, self._begun = self._begun, None
         if begun is not None:
             begun()
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Store the milestone and stop what its rung stops."""
+        """Store the milestone, and stop the trial if its rung does."""
         goes_on = self.runner.hear(trial.trial_id, result)
         return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Keep the cause of a process's death for the search, to which Tune passes none."""
+        """Keep the cause of a process's death, which Tune does not pass to the search."""
         file = trial.pickled_error_file
         error = ray.cloudpickle.loads(Path(file).read_bytes()) if file else None
         self.runner.crashes.setdefault(self.runner.live[trial.trial_id].name, died(error))
@@ -86,12 +87,12 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
         """Check limits and stalls, and return None. Called in every turn of Tune's loop.
 
-        Tune starts trials in their order by itself. A trial that is named here gets the next worker
-        that is free, even where its own is coming up, which Tune then ends.
+        Tune starts trials in order by itself. A trial returned here would get the next free worker
+        even if its own is starting, which Tune then ends.
 
-        When the study halts, trials that wait for a node are taken back. They would ask the
-        autoscaler for nodes only to leave them, and the study would not end before the nodes came:
-        a spot machine may take hours. The next start goes on with them.
+        When the study halts, trials that wait for a node are withdrawn; the next start continues
+        them. Otherwise the study would not end before the nodes came, and a spot machine may take
+        hours.
         """
         runner = self.runner
 
@@ -109,13 +110,13 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
             for trial in list(tune_controller.get_live_trials()):
                 if trial.status == Trial.PENDING:
                     runner.last[trial.trial_id] = Report(left=True)
-                    trial.init_local_path()  # Tune's results name the folder of every trial
+                    trial.init_local_path()  # Tune's results need the folder of every trial
                     tune_controller.stop_trial(trial)
         return None
 
 
 class StudySearcher(_RunnerPart, Searcher):  # type: ignore[misc]  # nor here
-    """Tune's searcher: the runs that the trial runner gives, so many at a time."""
+    """Tune's searcher: gets runs from the trial runner, at most ``concurrent`` at a time."""
 
     def __init__(self, runner: TrialRunner, concurrent: int) -> None:
         super().__init__(runner)
@@ -123,23 +124,23 @@ class StudySearcher(_RunnerPart, Searcher):  # type: ignore[misc]  # nor here
 
     @property
     def has_room(self) -> bool:
-        """Return whether fewer runs than that are at work."""
+        """Whether fewer than ``concurrent`` runs are running."""
         return len(self.runner.live) < self.concurrent
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return the next run."""
+        """Return the configuration of the next run."""
         given = self.runner.give(trial_id) if self.has_room else None
         return Searcher.FINISHED if given is None and self.runner.finished else given
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Tell the trial runner that a run is over."""
+        """Tell the trial runner that a run has ended."""
         self.runner.end(trial_id, died() if error else None)
 
 
 class StudySearch(SearchGenerator):  # type: ignore[misc]  # nor here
-    """Tune's search: asks the searcher for trials, and says whether there are more to come."""
+    """Tune's search: asks the searcher for trials, and tells Tune whether more may follow."""
 
     def __init__(self, searcher: StudySearcher) -> None:
         super().__init__(searcher)
@@ -157,12 +158,12 @@ class StudySearch(SearchGenerator):  # type: ignore[misc]  # nor here
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Ask again at once: the trial made room for another one, or has to run again."""
+        """Ask again at once, since another trial may start, or this one may run again."""
         super().on_trial_complete(trial_id, result, error)
         self._ask_again = 0.0
 
     def is_finished(self) -> bool:
-        """Return whether there is nothing to run beside what runs, or nothing at all any more."""
+        """Return whether nothing can start now or later; see ``ASK_AGAIN_SECONDS``."""
         waits = time.monotonic() < self._ask_again and bool(self.searcher.runner.live)
         return waits or bool(super().is_finished())
 
@@ -171,7 +172,7 @@ class StudySearch(SearchGenerator):  # type: ignore[misc]  # nor here
 
 
 class NoProgress(TrialProgressCallback):  # type: ignore[misc]  # nor here
-    """Stands for Tune's own, which prints a line of a trial without a result at any verbosity."""
+    """Replaces Tune's callback, which prints trials without a result at any verbosity."""
 
     def on_trial_complete(self, *event: Any, **more: Any) -> None:
         """Print nothing."""
@@ -184,11 +185,11 @@ QUIET = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     # Tune's snapshots are never restored: Optuna's storage is what a study resumes from
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
-    # Ctrl-C asks the trials for a checkpoint (see own_signals); Tune's own handler would end them
+    # Ctrl-C asks the trials for a checkpoint (``own_signals``); Tune's own handler would end them
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
 }
 
-# what is left of Tune's log: that trials wait for resources, and worse
+# Tune's log without messages that do not apply; that trials wait for resources is shown
 LEVELS = {
     "ray.tune": logging.WARNING,
     "ray.tune.tune": logging.CRITICAL,
@@ -206,30 +207,31 @@ def run_trials(
     concurrent: int,
     begun: Callable[[], None],
 ) -> bool:
-    """Run so many trials at a time until the source has no more, or the runner halts.
+    """Run trials until the runner has no more or halts.
 
-    ``begun`` is called once, while the first trial's process starts: what this process does in it
-    costs a study no time.
+    A trial whose process dies is started again by the runner, not by Tune. So a preempted machine
+    counts as no failure, and a trial that ran out of memory gets a smaller micro-batch.
 
-    A trial whose process dies is given out again by the runner, not by Tune: only so a machine
-    that was taken back costs no failure, and less memory is asked for after there was too little.
+    Args:
+        concurrent: trials at a time.
+        begun: called once while the process of the first trial starts, so it costs no extra time.
 
     Returns:
-        False if it was halted; what was running then is continued by the next start.
+        False if it was halted; the next start continues the trials that were running.
 
     Raises:
-        SentuneError: what the runner raises, where Tune has made a text of it too.
+        SentuneError: raised by the runner, also if Tune has wrapped it in an error of its own.
     """
 
     def name(trial: Trial) -> str:
         return str(trial.config["trial"])
 
-    # the files of Tune are never read; `study gc` removes those of processes that are gone
+    # Tune's files are never read; `study gc` removes those of killed processes
     files = tempfile.TemporaryDirectory(
         prefix=f"sentune-tune-{os.getpid()}-", ignore_cleanup_errors=True
     )
-    # Of a searcher Tune starts one process after the other by default, and a trial that ends gives
-    # its process to the one that waits, whose own Tune ends: short trials ran one at a time.
+    # By default Tune starts one process at a time for a searcher's trials, and a trial that ends
+    # passes its process to the waiting one, whose own Tune ends: short trials ran one at a time.
     pending = {"TUNE_MAX_PENDING_TRIALS_PG": str(concurrent)}
     scheduler = StudyScheduler(runner, begun)
     with quiet(**pending), own_signals(runner), files as scratch:
@@ -264,7 +266,7 @@ def run_trials(
 
 
 def _own_error(error: BaseException | None) -> SentuneError | None:
-    """Return the error of this package that Tune was handling when it raised its own."""
+    """Return the error of this package that caused an error of Tune, if any."""
     while error is not None and not isinstance(error, SentuneError):
         error = error.__cause__ or error.__context__
     return error
@@ -272,7 +274,7 @@ def _own_error(error: BaseException | None) -> SentuneError | None:
 
 @contextmanager
 def quiet(**more: str) -> Iterator[None]:
-    """Tune without tables, result files and advice on how to restore what is never restored.
+    """Silence Tune's tables, result files and advice on restoring experiments.
 
     Args:
         more: further environment variables of Tune.
@@ -296,10 +298,10 @@ def quiet(**more: str) -> Iterator[None]:
 
 @contextmanager
 def own_signals(runner: TrialRunner) -> Iterator[None]:
-    """Let Ctrl-C, SIGTERM and SIGHUP ask trials for a checkpoint; a second one ends at once.
+    """Let Ctrl-C, SIGTERM and SIGHUP ask trials for a checkpoint; a second signal ends at once.
 
-    ``ray job stop`` sends SIGTERM, a terminal that is closed SIGHUP, which ``nohup`` has ignored.
-    Afterwards the handlers are as they were: Tune leaves its own behind.
+    ``ray job stop`` sends SIGTERM. A closed terminal sends SIGHUP, which stays ignored under
+    ``nohup``. Afterwards the previous handlers are restored, also those that Tune replaces.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -307,7 +309,7 @@ def own_signals(runner: TrialRunner) -> Iterator[None]:
 
     again = False
 
-    def asked(number: int, frame: Any) -> None:
+    def handle(number: int, frame: Any) -> None:
         nonlocal again
         if again:
             raise KeyboardInterrupt
@@ -321,7 +323,7 @@ def own_signals(runner: TrialRunner) -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (*asking, signal.SIGUSR1)}
     for number in asking:
         if not (number == signal.SIGHUP and before[number] is signal.SIG_IGN):
-            signal.signal(number, asked)
+            signal.signal(number, handle)
     try:
         yield
     finally:

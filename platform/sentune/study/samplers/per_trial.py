@@ -1,8 +1,8 @@
-"""Samplers of a trial's settings as a whole, from the stored trials and a seed of its own.
+"""Samplers whose draws depend only on the stored trials, the study's seed and the trial's number.
 
 A sampler that lives as long as its driver draws other points after a restart, and one with a fixed
-seed draws its old points again. Here each trial has a fresh one of Optuna's samplers, seeded by
-(study seed, trial number), in an in-memory study of what it is to see.
+seed repeats its points. Here each trial gets a new Optuna sampler, seeded by (study seed, trial
+number), and an in-memory study with the trials that it may see.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import DIRECTIONS, PARENT, TWIN, key
 
 View: TypeAlias = Callable[[Sequence[ShownTrial]], list[ShownTrial]]
-"""Function from trials, by number, to those that a sampler sees; copies are left out before. A
-trial that was stopped and went on is there once, with all of its curve."""
+"""Function from trials, ordered by number and without copies, to those that a sampler sees. A trial
+that was stopped and continued appears once, with its whole curve."""
 
 COUNTABLE = 10_000
-"""Configurations up to which those that are left are listed, where draws only repeat themselves."""
+"""Most configurations of a space whose unused points are listed if draws only repeat known ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,8 @@ class Draw:
     """The settings of a trial.
 
     Attributes:
-        point: a value of each active setting.
-        notes: what the sampler must find on the trial later, JSON types.
+        point: value of each active setting.
+        notes: system attributes of the trial that the sampler needs later, in JSON types.
     """
 
     point: dict[str, Value]
@@ -52,37 +52,37 @@ class Draw:
 
 
 class Sampler(Protocol):
-    """Draws the settings of trials; a draw depends on the sampler's arguments and its own alone."""
+    """Draws settings of trials. A draw depends only on the sampler's and the method's arguments."""
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
         """Return the settings of a trial.
 
         Args:
-            trials: all that are stored, by number.
-            number: of the trial that is to have the settings.
-            known: keys of settings that run or have an outcome.
+            trials: all stored trials, by number.
+            number: number of the draw.
+            known: keys of settings that are running or have a result.
         """
 
 
 def derived_seed(seed: int, *places: int) -> int:
-    """Return a 31-bit seed of one draw; close seeds and places give unrelated ones."""
+    """Return a 31-bit seed for one draw; close seeds and places give independent ones."""
     return int(np.random.SeedSequence([abs(seed), *places]).generate_state(1)[0] >> 1)
 
 
 @dataclass(kw_only=True)
 class PerTrial:
-    """One of Optuna's samplers, made anew for each trial.
+    """One of Optuna's samplers, created anew for each trial.
 
-    A point that is known already is drawn again, ``attempts`` times; then one of those that are
-    left is taken, where they can be counted. In GaussCSE's grid of 15 points TPE drew its best one
-    again until the search ended by itself.
+    If a draw gives a known point, it is repeated up to ``attempts`` times. After that an unused
+    point is taken if the space has at most ``COUNTABLE``. (In GaussCSE's grid of 15 points TPE
+    otherwise drew its best one until the search ended.)
 
     Attributes:
-        make: makes a sampler from a seed and the number of draws that gave known points.
-        seed: of the study.
+        make: creates a sampler from a seed and the number of draws that gave known points.
+        seed: seed of the study.
         modes: ``max`` or ``min`` of each objective.
-        view: chooses what the sampler sees.
-        notes: whether what the sampler writes on a trial is kept for later draws.
+        view: selects the trials that the sampler sees.
+        notes: whether system attributes that the sampler sets are kept for later draws.
     """
 
     make: Callable[[int, int], BaseSampler]
@@ -98,11 +98,11 @@ class PerTrial:
         shown_as = as_numbers(self.space.settings)
         self._axes = {name: distribution(dimension) for name, dimension in shown_as.items()}
         self._known: dict[int, tuple[FrozenTrial, ShownTrial | None]] = {}
-        optuna.logging.set_verbosity(optuna.logging.ERROR)  # it tells of every in-memory study
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # it logs every in-memory study
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
-        """Return a point that is not known, if one is found."""
-        with warnings.catch_warnings():  # of TPE's groups and of GP; the lock pins Optuna's version
+        """Return a point that is not known if one is found, else a known one."""
+        with warnings.catch_warnings():  # of TPE's groups and GP; Optuna's version is pinned
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             study = self._study(trials)
             for attempt in range(self.attempts):
@@ -122,7 +122,7 @@ class PerTrial:
         """Return an in-memory study of the trials that the sampler sees."""
         seen: dict[int, ShownTrial] = {}
         for trial in trials:
-            known = self._known.get(trial.number)  # a storage has a new object for what changed
+            known = self._known.get(trial.number)  # a changed trial is a new object
             if known is None or not (known[0] is trial or known[0].state.is_finished()):
                 known = self._known[trial.number] = trial, self._shown(trial)
             found = known[1]
@@ -134,26 +134,30 @@ class PerTrial:
             seen[trial.number] = found
         storage = optuna.storages.InMemoryStorage()
         place = storage.create_new_study([DIRECTIONS[mode] for mode in self.modes], "draw")
-        for found in self.view([*seen.values()]):  # as add_trials, which checks each of them again
+        for found in self.view([*seen.values()]):  # like add_trials, but without its checks
             storage.create_new_trial(place, found)
         return optuna.load_study(
             study_name="draw", storage=storage, pruner=optuna.pruners.NopPruner()
         )
 
     def _shown(self, trial: FrozenTrial) -> ShownTrial | None:
-        """Return the trial as the sampler sees it; None for a copy, and for one that goes on with
-        another and has measured nothing more yet."""
+        """Return the trial as the sampler sees it.
+
+        None for a copy, and for a continued trial that is running or has failed.
+        """
         nothing = trial.state in (Stored.RUNNING, Stored.FAIL)
         if TWIN in trial.user_attrs or (PARENT in trial.user_attrs and nothing):
             return None
         return shown(trial, self._lines)
 
     def _point(self, params: Mapping[str, Any]) -> dict[str, Value]:
+        """Return the point of the space for parameters as the sampler sees them."""
         found = dict(params)
         found |= {n: line[found[n]] for n, line in self._lines.items() if n in found}
         return self.space.draw(lambda name, _: found[name])
 
     def _left(self, number: int, known: Container[str]) -> dict[str, Value] | None:
+        """Return one of the unused points at random; None if there is none or too many to list."""
         size = self.space.size
         if size is None or size > COUNTABLE:
             return None
@@ -162,9 +166,9 @@ class PerTrial:
 
 
 class Sobol:
-    """Points of a scrambled Sobol sequence, the trial's number being the place in it.
+    """Points of a scrambled Sobol sequence, indexed by the trial's number.
 
-    Optuna's own draws choices at random, and its place in the sequence is lost by a kill.
+    Optuna's QMCSampler draws choices at random, and a kill loses its place in the sequence.
     """
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
@@ -176,17 +180,17 @@ class Sobol:
         sequence = scipy.stats.qmc.Sobol(
             len(self._space.settings), scramble=True, rng=derived_seed(self._seed)
         )
-        if number:  # scipy cannot go forward by nothing
+        if number:  # scipy refuses fast_forward(0)
             sequence.fast_forward(number)
         places = dict(zip(self._space.settings, sequence.random(1)[0], strict=True))
         return Draw(point=self._space.draw(lambda name, d: d.at(float(places[name]))))
 
 
 class GridOrder:
-    """The points of a grid in their order, skipping those that the store has already.
+    """Points of a grid in order, without those that a stored trial has had.
 
-    Optuna's own GridSampler shuffles, spends the first points on trials that were enqueued, and
-    stops a study from inside ``tell``, which ask-and-tell does not allow.
+    Optuna's GridSampler shuffles the points, uses up the first ones for enqueued trials, and stops
+    the study inside ``tell``, which ask-and-tell does not allow.
     """
 
     def __init__(self, space: SearchSpace) -> None:

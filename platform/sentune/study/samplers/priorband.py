@@ -1,10 +1,9 @@
 """PriorBand: settings drawn at random, around the centre of a prior, or around the best trial.
 
 Mallik et al. 2023, "PriorBand: Practical Hyperparameter Optimization in the Age of Deep Learning",
-section 5 (the ensemble sampling policy); new trials start at the lowest rung, where a draw at
-random and one by the prior or the best are equally likely (as with ASHA there). A wrong prior costs
-a bounded share of the draws: half of them are at random, and of the other half the prior's share
-falls as the best trials turn out to lie elsewhere.
+section 5 (ensemble sampling policy). New trials start at the lowest rung, where half of the draws
+are random, as with ASHA in the paper. The other half is shared by the prior and the best trial; the
+prior's part shrinks if the best trials lie elsewhere, so a wrong prior costs a bounded share.
 """
 
 from __future__ import annotations
@@ -25,21 +24,22 @@ from sentune.study.space.domains import Choice, Dimension, Integer, Uniform
 from sentune.study.space.space import SearchSpace
 
 SPREAD = 0.25
-"""Standard deviation of the prior and of the best trial's neighbourhood, of an axis's length."""
+"""Standard deviation around the prior's centre and the best trial, relative to an axis's length."""
 
 MOVED = 0.5
 """Probability that a setting of the best trial is changed."""
 
 
 class PriorBand(RandomSampler):
-    """Draws one trial; it keeps nothing between two.
+    """Optuna sampler for one draw.
 
     Args:
-        seed: of the draw.
-        space: its first point is the centre of the prior; a setting without a value there is
-            uniform.
+        seed: seed of the draw.
+        space: search space; the prior's centre is its first point, and settings without a value
+            there are uniform.
         maximise: whether more of the objective is better.
-        eta: trials that a rung must have before its best one counts; of more, one in ``eta``.
+        eta: fewest trials at a rung before its best ones count; these are one in ``eta``, but at
+            least ``eta``.
     """
 
     def __init__(self, seed: int, space: SearchSpace, *, maximise: bool, eta: int = 3) -> None:
@@ -63,7 +63,10 @@ class PriorBand(RandomSampler):
         return {name: self._drawn(name, centre, moved=kind != 2) for name in self._settings}
 
     def _drawn(self, name: str, centre: Mapping[str, Any], *, moved: bool) -> Any:
-        """Return a value near the centre's, or that itself; a uniform one where it has none."""
+        """Return a value near the centre's, or uniform if the centre has none.
+
+        If not ``moved``, the centre's own value is returned with probability 1 - ``MOVED``.
+        """
         dimension, share = self._settings[name], float(self._random.random())
         if name not in centre:
             return dimension.at(share)
@@ -77,7 +80,7 @@ class PriorBand(RandomSampler):
         return dimension.at(min(max(found, 0.0), math.nextafter(1.0, 0.0)))
 
     def _best(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-        """Return the best trials at the highest rung that ``eta`` have reached, the best first."""
+        """Return the best trials at the highest rung that ``eta`` have reached, best first."""
         steps = sorted({step for trial in trials for step in trial.intermediate_values})
         for step in reversed(steps):
             there = [trial for trial in trials if step in trial.intermediate_values]
@@ -94,11 +97,11 @@ def shares(
 ) -> tuple[float, float, float]:
     """Return the probabilities of a draw at random, by the prior and around the best trial.
 
-    The last two share a half by how likely each of them makes the best trials, of which the first
-    weighs most.
+    The last two share one half in proportion to the likelihood that each gives to the best trials,
+    weighted by rank.
 
     Args:
-        best: settings of the best trials, the best first; none: nothing is drawn around it.
+        best: settings of the best trials, the best first; if empty, the third probability is 0.
     """
     if not best:
         return 0.5, 0.5, 0.0
@@ -113,7 +116,7 @@ def shares(
 def _density(
     settings: Mapping[str, Dimension], centre: Mapping[str, Any], point: Mapping[str, Any]
 ) -> float:
-    """Return how much likelier a point is around a centre than at random."""
+    """Return the density of a point around a centre, relative to a uniform draw."""
     found = 1.0
     for name, dimension in settings.items():
         if name not in centre or name not in point:
@@ -127,7 +130,7 @@ def _density(
 
 
 def _place(dimension: Uniform | Integer, value: Any) -> float:
-    """Return where a number lies in its range, from 0 to 1; of whole ones the middle of theirs."""
+    """Return the place of a number in its range, from 0 to 1; of an integer, its bin's middle."""
     low, high = dimension.low, dimension.high
     if isinstance(dimension, Integer):
         high, value = high + dimension.step, value + dimension.step / 2

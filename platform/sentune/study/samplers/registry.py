@@ -1,4 +1,4 @@
-"""Samplers by name, what each of them cannot do, and a user's own, by entry point or address."""
+"""Samplers by name, with checks of what each supports, and a user's own samplers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from sentune.study.space.space import SearchSpace
 
 OPTION = "--sampler"
 STARTUP = (4, 10)
-"""Fewest and most random trials before a model of the objective is used."""
+"""Fewest and most random trials before a sampler uses its model."""
 
 CANDIDATES = 24
-"""Of TPE, of which it takes the best one (Optuna's default)."""
+"""Candidates of a TPE draw (Optuna's default)."""
 
 GP_TRIALS = 500
-"""Most trials of a Gaussian process, whose cost grows with their cube."""
+"""Most trials of the Gaussian process, whose cost grows with their cube."""
 
 
 def make_sampler(
@@ -42,20 +42,19 @@ def make_sampler(
 ) -> Sampler:
     """Return the sampler of a study.
 
-    Random, grid and Sobol points follow nothing that was measured, the objective included; under
-    constraints they are as good as without.
-
     Args:
         name: ``tpe``, ``random``, ``grid``, ``grid:NAME``, ``qmc``, ``gp``, ``cmaes``, ``nsga2`` or
-            ``priorband``; or that of a user's own, ``MODULE:CLASS``.
-        space: what is searched; for ``grid:NAME`` the space that ``on_grid`` made.
-        trials: planned trials, a quarter of which are drawn at random first (4 to 10).
-        modes: ``max`` or ``min`` of each objective; empty: one objective, as the space has it.
-        constraints: on metrics, which a sampler with a model must learn too.
+            ``priorband``; or the name or address ``MODULE:CLASS`` of a user's own sampler.
+        space: search space; for ``grid:NAME`` the space that ``on_grid`` returned.
+        trials: planned trials; a quarter of them (4 to 10) is drawn at random first.
+        seed: seed of the study.
+        modes: ``max`` or ``min`` of each objective; if empty, the space's only one.
+        constraints: constraints on metrics, which a sampler with a model must support. Random,
+            grid and Sobol points do not depend on any metric.
 
     Raises:
-        InvalidValue: an unknown name, a grid over a range, or something that the sampler cannot
-            do; Optuna would draw at random there in silence.
+        InvalidValue: an unknown name, a grid over a range, or something that the sampler does not
+            support (where Optuna would silently draw at random).
     """
     kind, modes = name.partition(":")[0], modes or (space.mode,)
     if is_own(name):
@@ -79,8 +78,7 @@ def make_sampler(
         "tpe": lambda drawn, repeats: optunas.TPESampler(
             seed=drawn,
             n_startup_trials=startup,
-            # its best candidate may be the best point known, again and again: of fewer it is
-            # another
+            # the best candidate may be the best known point again; fewer candidates vary more
             n_ei_candidates=max(1, CANDIDATES >> repeats),
             multivariate=True,
             group=True,
@@ -108,7 +106,7 @@ def make_sampler(
         space=space,
         modes=modes,
         view=(lambda trials: []) if kind == "random" else view,
-        attempts=1 if kind == "gp" else 10,  # its model finds the same point again
+        attempts=1 if kind == "gp" else 10,  # GP's model would find the same point again
         notes=kind in ("cmaes", "nsga2"),
     )
 
@@ -122,39 +120,39 @@ def _check(
 ) -> None:
     fix, conditional = "", ", ".join(space.conditions)
     if kind == "gp" and conditional:
-        fix = f"it draws conditional settings ({conditional}) at random; give tpe"
+        fix = f"it would draw conditional settings ({conditional}) at random; give tpe"
     elif kind == "gp" and trials > GP_TRIALS:
         fix = f"its cost grows with the cube of the trials; give tpe, or --trials {GP_TRIALS}"
     elif kind == "priorband" and not space.prior:
         fix = "the space has no start and no published point to draw around; give tpe"
     elif kind == "priorband" and (len(modes) > 1 or constraints):
-        fix = "it knows one objective and no constraints; give tpe"
+        fix = "it supports one objective and no constraints; give tpe"
     elif kind == "nsga2" and conditional:
-        fix = f"it mutates settings that every trial has ({conditional}); give tpe"
+        fix = f"it does not support conditional settings ({conditional}); give tpe"
     elif kind == "cmaes":
         lines = lines_of(space.settings)
         choices = [n for n, d in space.settings.items() if isinstance(d, Choice) and n not in lines]
         if len(modes) > 1:
-            fix = "it knows one objective; give tpe, nsga2 or gp"
+            fix = "it supports one objective; give tpe, nsga2 or gp"
         elif constraints:
             listed = ", ".join(map(str, constraints))
-            fix = f"it knows no constraints ({listed}); give tpe, gp or nsga2"
+            fix = f"it supports no constraints ({listed}); give tpe, gp or nsga2"
         elif choices:
-            fix = f"it searches numbers alone; fix {', '.join(choices)} with --set, or give tpe"
+            fix = f"it searches numbers only; fix {', '.join(choices)} with --set, or give tpe"
     if fix:
         raise InvalidValue(OPTION, kind, fix)
 
 
 def is_own(name: str) -> bool:
-    """Return whether a name of ``--sampler`` is not one of the package's."""
+    """Return whether a name of ``--sampler`` refers to a user's own sampler."""
     return name.partition(":")[0] not in SAMPLERS
 
 
 def find_own(name: str) -> type[optunas.BaseSampler]:
-    """Return the sampler of a name among the entry points, or of an address, ``MODULE:CLASS``.
+    """Return a user's sampler class by its entry point or address ``MODULE:CLASS``.
 
     Raises:
-        InvalidValue: there is none, it is no sampler, or a seed is not all that it needs.
+        InvalidValue: there is none, it is not a sampler, or it needs more than a seed.
     """
     kind = user_code.named("samplers", name, OPTION, [*SAMPLERS, "grid:NAME"])
     if not isinstance(kind, type) or not issubclass(kind, optunas.BaseSampler):
@@ -162,19 +160,19 @@ def find_own(name: str) -> type[optunas.BaseSampler]:
     try:
         _made(kind, 0)
     except Exception as error:
-        fix = f"it is not made of a seed alone ({error}); name a class derived from it that is"
+        fix = f"it needs more than a seed ({error}); name a subclass whose only argument is seed"
         raise InvalidValue(OPTION, name, fix) from error
     return kind
 
 
 def _made(kind: type[optunas.BaseSampler], seed: int) -> optunas.BaseSampler:
-    """Return a new sampler; where it draws at random, from the seed."""
+    """Return a new sampler, with the seed if its class takes one."""
     takes_seed = "seed" in inspect.signature(kind).parameters
     return kind(seed=seed) if takes_seed else kind()  # type: ignore[call-arg]
 
 
 def identity_of_own(name: str) -> dict[str, Any]:
-    """Return what a study's fingerprint has of a user's sampler; nothing of the package's own."""
+    """Return a user's sampler as an entry of a study's fingerprint; empty for other samplers."""
     if not is_own(name):
         return {}
     kind = find_own(name)

@@ -1,12 +1,12 @@
-"""Functions from the stored trials of a study to the trials that a sampler sees.
+"""Conversion of a study's stored trials to those that a sampler sees.
 
-Batch sizes of 16, 32 and 64 are a Choice, for which samplers know no order; they are shown as
-places on a line, so that 32 is nearer to 16 than 512 is. Copies of trials are left out.
+Batch sizes of 16, 32 and 64 are a Choice, whose values have no order for samplers. They are shown
+as integers 0, 1 and 2, so that 32 is closer to 16 than 512 is.
 
-TPE ranks stopped trials by the rung that they reached and knows constraints. GP, CMA-ES and NSGA-II
-read complete trials only (Optuna 5.0.0), so a region that fits in no memory stays attractive to
-them for ever, and GP ends with an error where trials differ in their constraints. They are shown
-stopped trials and those that found no memory as if they were complete.
+TPE ranks stopped trials by the rung that they reached, and supports constraints. GP, CMA-ES and
+NSGA-II read complete trials only (Optuna 5.0.0): a region that does not fit in memory would attract
+them for ever, and GP raises an error if trials differ in their constraints. For them, stopped
+trials and those that ran out of memory are shown as complete.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from sentune.study.space.domains import Choice, Dimension, Integer, Uniform, Val
 from sentune.study.store.trial_codec import MEMORY, PARENT
 
 Lines: TypeAlias = Mapping[str, tuple[Value, ...]]
-"""Setting -> its values in their order, which samplers see as 0, 1, 2, ..."""
+"""Setting -> its values in order, which samplers see as 0, 1, 2, ..."""
 
 SAMPLER = "sampler"
-"""User attribute of a trial: what its sampler noted on it, which that sampler reads again."""
+"""User attribute of a trial: system attributes that its sampler set, and reads again later."""
 
 NEWEST, STEP = 1_000, 250
-"""Trials that are shown whatever came of them, and how many more before some are let go."""
+"""Number of newest trials that TPE always sees; older ones are left out in steps of the second."""
 
 BEST = 25
-"""Trials that TPE takes for good ones, at most (``default_gamma`` of Optuna 5.0.0)."""
+"""Most trials that TPE models as good ones (``default_gamma`` of Optuna 5.0.0)."""
 
 
 def distribution(dimension: Dimension) -> BaseDistribution:
@@ -54,7 +54,7 @@ def distribution(dimension: Dimension) -> BaseDistribution:
 
 
 def lines_of(settings: Mapping[str, Dimension]) -> Lines:
-    """Return the choices among three or more numbers that are given in order, up or down."""
+    """Return the choices among three or more numbers in ascending or descending order."""
     found: dict[str, tuple[Value, ...]] = {}
     for name, dimension in settings.items():
         values = dimension.values if isinstance(dimension, Choice) else ()
@@ -66,41 +66,41 @@ def lines_of(settings: Mapping[str, Dimension]) -> Lines:
 
 
 def as_numbers(settings: Mapping[str, Dimension]) -> dict[str, Dimension]:
-    """Return the dimensions as samplers see them, of an ordered choice its places."""
+    """Return the dimensions as samplers see them: ordered choices are integers."""
     lines = lines_of(settings)
     return {n: Integer(0, len(lines[n]) - 1) if n in lines else d for n, d in settings.items()}
 
 
 def as_shown(point: Mapping[str, Value], lines: Lines) -> dict[str, Value]:
-    """Return a point as samplers see it, with places for ordered choices."""
+    """Return a point as samplers see it: values of ordered choices are integers."""
     return {n: lines[n].index(value) if n in lines else value for n, value in point.items()}
 
 
 class ShownTrial(FrozenTrial):
     """A trial of the in-memory study of one draw.
 
-    Optuna copies each trial that is added to a study, which takes 100 ms for 1,000 trials where all
-    their parts are copied too; these are never written to.
+    Its deep copy is shallow. Optuna copies each trial that is added to a study, which takes 100 ms
+    for 1,000 deep copies; nothing writes to the shared parts.
     """
 
     violation: float
-    """Sum of what it breaks its bounds by, as it is stored."""
+    """Sum of its violations of constraints."""
     parent: int | None
-    """Number of the trial that it goes on with."""
+    """Number of the trial that it continues."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ShownTrial:
         return _shallow(self)
 
 
 def _shallow(trial: FrozenTrial) -> ShownTrial:
-    """Return a copy with the same parts, in a quarter of the time of ``copy.copy``."""
+    """Return a shallow copy, in a quarter of the time of ``copy.copy``."""
     found = ShownTrial.__new__(ShownTrial)
     found.__dict__.update(trial.__dict__)
     return found
 
 
 def shown(trial: FrozenTrial, lines: Lines) -> ShownTrial:
-    """Return the trial with places for ordered choices and with what its sampler noted on it."""
+    """Return the trial with integers for ordered choices and with its sampler's attributes."""
     found = _shallow(trial)
     found.params, found.distributions = as_shown(trial.params, lines), dict(trial.distributions)
     for name in lines.keys() & found.params.keys():
@@ -113,11 +113,11 @@ def shown(trial: FrozenTrial, lines: Lines) -> ShownTrial:
 
 
 def newest_and_best(trials: Sequence[ShownTrial], modes: Sequence[str]) -> list[ShownTrial]:
-    """Return the newest trials, those that run, and the best of all, by number.
+    """Return the newest trials, the running ones and the best of all, by number.
 
-    TPE models the ``BEST`` best trials apart from all others, which weigh less the older they are.
-    Without the oldest a draw after 10,000 trials takes twice as long as one after ``NEWEST``, not
-    ten times. With several objectives all trials are returned.
+    TPE models the ``BEST`` best trials separately from all others, whose weight falls with age.
+    Without the oldest trials, a draw after 10,000 trials takes twice as long as one after
+    ``NEWEST``, not ten times. With several objectives all trials are returned.
     """
     until = max(0, (len(trials) - NEWEST) // STEP * STEP)
     if len(modes) > 1 or not until:
@@ -131,7 +131,7 @@ def newest_and_best(trials: Sequence[ShownTrial], modes: Sequence[str]) -> list[
 
 
 def _rank(trial: ShownTrial, sign: float) -> tuple[float, ...]:
-    """Less is better, as TPE ranks: complete ones, stopped ones by step, those over a bound."""
+    """Return TPE's rank, lower is better: complete, stopped (later steps first), infeasible."""
     if trial.violation > 0:
         return 2, trial.violation
     if trial.state == Stored.COMPLETE:
@@ -145,11 +145,15 @@ def _rank(trial: ShownTrial, sign: float) -> tuple[float, ...]:
 def as_finished(
     trials: Sequence[ShownTrial], modes: Sequence[str], *, constrained: bool
 ) -> list[ShownTrial]:
-    """Return the trials with stopped ones and those without memory shown as complete ones.
+    """Return the trials, with stopped ones and those that ran out of memory shown as complete.
 
-    A stopped trial's value is its last one and what complete trials gained from there on in the
-    median; without such trials it stays as it is. One that found no memory takes the median of the
-    values (the worst one, where the sampler knows no constraints) and breaks its constraint.
+    A stopped trial's value is its last one plus the median gain of complete trials from there on;
+    without such trials it stays stopped. A trial that ran out of memory gets the median of all
+    values, and violates its constraint.
+
+    Args:
+        constrained: whether the sampler supports constraints; if not, a trial that ran out of
+            memory gets the worst value instead.
     """
     complete = [trial for trial in trials if trial.state == Stored.COMPLETE]
     estimated = {t.number: _estimate(t, complete) for t in trials if t.state == Stored.PRUNED}
@@ -171,7 +175,7 @@ def as_finished(
 
 
 def _estimate(trial: FrozenTrial, complete: Sequence[FrozenTrial]) -> list[float] | None:
-    """Return the value that a stopped trial would have reached; None where nothing tells."""
+    """Return the estimated final value of a stopped trial; None if it cannot be estimated."""
     if not trial.intermediate_values:
         return None
     step, last = max(trial.intermediate_values.items())
@@ -182,10 +186,9 @@ def _estimate(trial: FrozenTrial, complete: Sequence[FrozenTrial]) -> list[float
 
 
 def _alike(trials: Sequence[ShownTrial]) -> list[ShownTrial]:
-    """Return complete trials with the same constraints in the same order, if any has some.
+    """Return the trials, with the same constraints in the same order for all complete ones.
 
-    A trial that ran had the memory. Of another constraint that a trial did not come to, the median
-    is assumed.
+    Missing constraints are filled in: the one on memory as met, others with the median.
     """
     complete = [trial for trial in trials if trial.state == Stored.COMPLETE]
     usual: dict[str, float] = {}
@@ -196,8 +199,8 @@ def _alike(trials: Sequence[ShownTrial]) -> list[ShownTrial]:
     for trial in trials:
         if usual and trial.state == Stored.COMPLETE:
             bounds = {name: trial.constraints.get(name, value) for name, value in usual.items()}
-            marks = optuna.create_trial(value=0.0, constraints=bounds).system_attrs
+            attributes = optuna.create_trial(value=0.0, constraints=bounds).system_attrs
             trial = copy.copy(trial)
-            trial.system_attrs = {**marks, **trial.system_attrs}  # marks first: all in one order
+            trial.system_attrs = {**attributes, **trial.system_attrs}  # in this order for all
         found.append(trial)
     return found

@@ -1,6 +1,6 @@
-"""The search: what is tried, in which order, for how long, and which trial wins.
+"""Search spaces of a study, their dimensions, objectives and constraints.
 
-Only the space is imported here, so that a search space and ``--help`` need neither Ray nor Optuna.
+Importing this package needs neither Ray nor Optuna, so search spaces and ``--help`` load fast.
 """
 
 from sentune.study.space.space import Choice, Integer, SearchSpace, Uniform

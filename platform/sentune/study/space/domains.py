@@ -1,8 +1,7 @@
-"""Searched settings: the values that each may take, how a user's text narrows them, and settings
-that exist only where another one has certain values.
+"""Dimensions of a search space: their values, narrowing by a user's text, and conditions.
 
-The number of coupling layers means nothing to a linear decoder: a trial without them is one
-configuration, not four.
+A conditional setting is active only if another one has certain values. The number of coupling
+layers means nothing to a linear decoder: without it such a trial is one configuration, not four.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Value: TypeAlias = str | int | float | bool | None
 
 
 def python_number(value: Any) -> Any:
-    """Return a number of numpy or torch as one of Python, anything else as it is."""
+    """Return a scalar of numpy or torch as a Python number, anything else unchanged."""
     return value.item() if getattr(value, "shape", None) == () else value
 
 
@@ -36,7 +35,10 @@ class Choice:
         found = tuple(map(python_number, values))
         for value in found:
             if not (value is None or isinstance(value, str | int | float)):
-                raise ValueError(f"{value!r} is no value; write Choice(32, 64) without a list")
+                raise ValueError(
+                    f"a Choice takes texts, numbers, booleans or None, not {value!r}; write values "
+                    "without a list, as in Choice(32, 64)"
+                )
         object.__setattr__(self, "values", found)
 
     def __str__(self) -> str:
@@ -44,15 +46,15 @@ class Choice:
 
     @property
     def size(self) -> int:
-        """Number of values; a ``Uniform`` has none, its ``size`` is None."""
+        """Number of values; None for a ``Uniform``."""
         return len(self.values)
 
     def contains(self, value: Value) -> bool:
-        """Return whether the value may be taken."""
+        """Return whether the dimension has this value."""
         return value in self.values
 
     def parse(self, text: str) -> Value:
-        """Return the value that the text stands for (``5e-05``: 5e-5); ValueError if none."""
+        """Return the value that a text (``5e-05``) stands for; ValueError if there is none."""
         for value in self.values:
             if text == str(value) or _same_number(text, value):
                 return value
@@ -62,22 +64,22 @@ class Choice:
         """Return the numbers from ``low`` to ``high``; ValueError if there are none."""
         inside = [own for own in self.values if is_number(own) and low <= own <= high]
         if not inside:
-            raise ValueError(f"none of {self} lies there; give values, as in a,b,c")
+            raise ValueError(f"none of {self} is in that range; give values, as in a,b,c")
         return Choice(*inside)
 
     def nearest(self, value: Value) -> Value:
-        """Return the allowed number nearest to ``value``; ValueError where one is no number."""
+        """Return the number nearest to ``value``; ValueError if not all of them are numbers."""
         numbers = [own for own in self.values if is_number(own)]
         if not is_number(value) or len(numbers) < len(self.values):
-            raise ValueError(f"nothing among {self} is near {value!r}")
+            raise ValueError(f"{value!r} has no nearest value among {self}")
         return min(numbers, key=lambda own: abs(own - value))
 
     def at(self, share: float) -> Value:
-        """Return the value at a share of the way through them, from 0 to below 1."""
+        """Return the value at a share of the dimension, from 0 to below 1."""
         return self.values[int(share * len(self.values))]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types."""
+        """Return the dimension as JSON types."""
         return {"choice": list(self.values)}
 
 
@@ -94,17 +96,19 @@ class _Range:
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if not (math.isfinite(low) and math.isfinite(high)) or low > high:
-            raise ValueError(f"{low}..{high} is no range")
+            raise ValueError(
+                f"{low}..{high} is not a range: give finite numbers, the smaller first"
+            )
         if self.log and low <= 0:
             raise ValueError(f"{low}..{high}: a logarithmic range starts above 0")
 
     def between(self, low: float, high: float) -> Self:
-        """Return the range from ``low`` to ``high``, which may be wider."""
+        """Return this dimension from ``low`` to ``high``, which may be wider."""
         return replace(self, low=low, high=high)
 
     def _near(self, value: Value) -> float:
         if not is_number(value):
-            raise ValueError(f"nothing in {self} is near {value!r}")
+            raise ValueError(f"{value!r} is not a number; give one in {self}")
         return min(max(value, self.low), self.high)
 
 
@@ -130,7 +134,7 @@ class Uniform(_Range):
         return float(self._near(value))
 
     def at(self, share: float) -> float:
-        """Return the value at a share of the range, of its logarithm where ``log`` is set."""
+        """Return the value at a share of the range, or of its logarithm if ``log`` is set."""
         if not self.log:
             return self.low + share * (self.high - self.low)
         low, high = math.log(self.low), math.log(self.high)
@@ -156,7 +160,7 @@ class Integer(_Range):
         object.__setattr__(self, "low", int(self.low))
         object.__setattr__(self, "high", int(self.high))
         if self.step < 1 or (self.log and self.step != 1):
-            raise ValueError(f"step {self.step}: give a positive one, 1 where log is set")
+            raise ValueError(f"step {self.step}: give a positive step, and 1 if log is set")
 
     def __str__(self) -> str:
         by = f" in steps of {self.step}" if self.step > 1 else ""
@@ -194,7 +198,7 @@ class Integer(_Range):
 
 
 Dimension: TypeAlias = Choice | Uniform | Integer
-"""They have the same methods; what is not said of one is as ``Choice`` says it."""
+"""A dimension of a search space. All have the methods of ``Choice``."""
 
 
 def dimension_from_dict(data: dict[str, Any]) -> Dimension:
@@ -211,15 +215,15 @@ def dimension_from_dict(data: dict[str, Any]) -> Dimension:
 def narrowed(
     name: str, dimension: Dimension, text: str, typed: Callable[[str, str], Value] | None = None
 ) -> Dimension:
-    """Return what ``--set NAME=TEXT`` makes of a dimension.
+    """Return a dimension narrowed by ``--set NAME=TEXT``.
 
     Args:
         text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows.
-        typed: (setting, text) -> value of the method's own settings, for a value that the dimension
-            does not hold; None: the dimension's values are all there are.
+        typed: converts (setting, text) to a value by the method's own settings, for values outside
+            the dimension; if None, only values of the dimension are allowed.
 
     Raises:
-        InvalidValue: says what is allowed.
+        InvalidValue: the text has another form or a value that is not allowed; names the allowed.
     """
 
     def value(part: str) -> Value:
@@ -254,7 +258,7 @@ def narrowed(
 
 
 def parse_number(text: str) -> float:
-    """Return the finite number in a text; ValueError if it has none."""
+    """Return a text as a finite number; ValueError if it is none."""
     try:
         number = float(text)
     except ValueError:
@@ -272,16 +276,16 @@ def _same_number(text: str, value: Value) -> bool:
 
 
 Conditions: TypeAlias = Mapping[str, Mapping[str, tuple[Value, ...]]]
-"""Setting -> another one -> the values of it under which the setting is active."""
+"""Setting -> other setting -> values of the other under which the setting is active."""
 
 
 def check_conditions(
     settings: Mapping[str, Dimension], fixed: Mapping[str, Value], conditions: Conditions
 ) -> None:
-    """Check that conditions are on values of a Choice of the same space.
+    """Check that every condition refers to values of a Choice of the same space.
 
     Raises:
-        InvalidValue: names the setting that depends, and what it depends on.
+        InvalidValue: names the conditional setting and its condition.
     """
     for name, asked in conditions.items():
         for other, values in asked.items():
@@ -301,12 +305,12 @@ def check_conditions(
 def settled(
     settings: Mapping[str, Dimension], fixed: Mapping[str, Value], conditions: Conditions
 ) -> tuple[dict[str, Dimension], dict[str, Mapping[str, tuple[Value, ...]]]]:
-    """Return what can still be active, every setting after those it depends on, and conditions.
+    """Return the settings that can be active, each after those it depends on, and the conditions.
 
-    A condition that always holds is none; a setting whose condition can never hold is left out.
+    Conditions that always hold, and settings whose conditions can never hold, are left out.
 
     Raises:
-        InvalidValue: settings that depend on each other in a circle.
+        InvalidValue: settings depend on each other in a circle.
     """
     kept: dict[str, Dimension] = {}
     open_ones: dict[str, Mapping[str, tuple[Value, ...]]] = {}
@@ -325,18 +329,19 @@ def settled(
 
 
 def active(name: str, point: Mapping[str, Value], conditions: Conditions) -> bool:
-    """Return whether a setting is active beside what has been drawn before it."""
+    """Return whether a setting is active, given the settings drawn before it."""
     asked = conditions.get(name, {})
     return all(other in point and point[other] in values for other, values in asked.items())
 
 
 def needed(name: str, conditions: Conditions) -> str:
-    """Return what a setting is for, for an error's end."""
+    """Return the condition of a setting as a clause for an error message."""
     asked = [f"{k} {' or '.join(str(v) for v in vs)}" for k, vs in conditions[name].items()]
     return f"{name} is for {' and '.join(asked)}"
 
 
 def _ordered(settings: Mapping[str, Dimension], conditions: Conditions) -> list[str]:
+    """Return the settings in an order with each one after those it depends on."""
     needs = {name: [n for n in conditions.get(name, ()) if n in settings] for name in settings}
     try:
         return list(TopologicalSorter(needs).static_order())

@@ -1,4 +1,4 @@
-"""Selection in a study: objectives, with a Pareto front of several, and constraints.
+"""Objectives and constraints of a study, and the ranking of its trials by them.
 
 A constraint bounds a metric: ``train/seconds<=600``, ``sts/spearman>=0.7``.
 """
@@ -19,39 +19,40 @@ _FIX = "write METRIC<=NUMBER or METRIC>=NUMBER, as in train/seconds<=600"
 
 @dataclass(frozen=True)
 class Objective:
-    """A metric ``task/metric`` and whether more (``max``) or less (``min``) of it is better."""
+    """A metric ``task/metric`` to maximise (``max``) or minimise (``min``)."""
 
     metric: str
     mode: str = "max"
 
     def __post_init__(self) -> None:
         if self.mode not in ("max", "min"):
-            raise InvalidValue("--objective", f"{self.metric}:{self.mode}", "end it in max or min")
+            raise InvalidValue(
+                "--objective", f"{self.metric}:{self.mode}", "end it in :max or :min"
+            )
 
     @classmethod
     def parse(cls, text: str, mode: str = "max") -> Objective:
-        """Return the objective of ``task/metric``, or with its mode ``train/seconds:min``."""
-        metric, colon, said = text.rpartition(":")
-        return cls(metric, said) if colon else cls(text, mode)
+        """Return the objective of a text: ``task/metric``, or with a mode ``train/seconds:min``."""
+        metric, colon, own_mode = text.rpartition(":")
+        return cls(metric, own_mode) if colon else cls(text, mode)
 
     @property
     def sign(self) -> float:
-        """The factor that makes more better."""
+        """1.0 for ``max``, -1.0 for ``min``."""
         return 1.0 if self.mode == "max" else -1.0
 
     def of(self, metrics: Mapping[str, float]) -> float:
-        """Return the metric's value, higher is better."""
+        """Return the metric's value times ``sign``, so that higher is better."""
         return self.sign * metrics[self.metric]
 
     def to_dict(self) -> dict[str, str]:
-        """Return it as JSON types."""
+        """Return the objective as JSON types."""
         return {"metric": self.metric, "mode": self.mode}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constraint:
-    """A bound on a metric, ``task/metric``: the last value that is allowed, from above
-    (``at_most``) or from below."""
+    """An inclusive bound on a metric ``task/metric``: upper if ``at_most``, else lower."""
 
     metric: str
     bound: float
@@ -61,16 +62,16 @@ class Constraint:
         return f"{self.metric}{'<=' if self.at_most else '>='}{self.bound:.12g}"
 
     def violation(self, metrics: Mapping[str, float]) -> float:
-        """Return by how much metrics break it, in the metric's unit; 0 or less: it holds."""
+        """Return by how much the metric violates the bound, in its unit; 0 or less if it is met."""
         value = metrics[self.metric]
         return value - self.bound if self.at_most else self.bound - value
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
-        """Return the constraint that ``METRIC<=NUMBER`` or ``METRIC>=NUMBER`` stands for.
+        """Return the constraint of a text ``METRIC<=NUMBER`` or ``METRIC>=NUMBER``.
 
         Raises:
-            InvalidValue: another form, or a bound that is no finite number.
+            InvalidValue: the text has another form, or the bound is not a finite number.
         """
         form = _FORM.fullmatch(text)
         metric, sign, number = form.groups() if form else ("", "", "")
@@ -107,12 +108,12 @@ def ranked_finalists(
 
 
 def feasible(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Return complete trials that hold every constraint."""
+    """Return the complete trials that meet every constraint."""
     return [t for t in trials if t.state is TrialState.COMPLETE and t.feasible]
 
 
 def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[TrialRecord]:
-    """Return complete trials that hold every constraint, best first, the earlier of equals first.
+    """Return the feasible complete trials, best first, the earlier of equals first.
 
     With several objectives they are those on the Pareto front.
     """
@@ -124,15 +125,15 @@ def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> li
 def pareto_front(
     trials: Sequence[TrialRecord], objectives: Sequence[Objective]
 ) -> list[TrialRecord]:
-    """Feasible complete trials that no other one beats in every objective, by the first of them.
+    """Return the feasible complete trials on the Pareto front, ordered by the first objective.
 
     With one objective these are the trials that share its best value.
     """
     points = [(t, tuple(o.of(t.metrics) for o in objectives)) for t in feasible(trials)]
 
-    def beaten(point: tuple[float, ...]) -> bool:
+    def dominated(point: tuple[float, ...]) -> bool:
         others = (other for _, other in points if other != point)
         return any(all(a >= b for a, b in zip(o, point, strict=True)) for o in others)
 
-    front = [(trial, point) for trial, point in points if not beaten(point)]
+    front = [(trial, point) for trial, point in points if not dominated(point)]
     return [trial for trial, point in sorted(front, key=lambda found: (-found[1][0], found[0].id))]

@@ -1,4 +1,4 @@
-"""Search spaces: settings that training depends on, readouts, objective, known points."""
+"""Search space of a method: searched settings, readouts, objective and known points."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ ENCODERS = {
     "small": "a small pretrained encoder",
     "base": "a pretrained encoder of base size",
 }
-"""Classes of encoders, of which a space may have a start each."""
+"""Class of encoders -> its description; a space may have a start for each."""
 
 STEPS = 100
-"""Fewest steps of a trial at a first point, where the budget and the space's batch sizes allow."""
+"""Fewest steps of a trial at a first point, if the budget and the space's batch sizes allow it."""
 
 ReadoutGrid: TypeAlias = Grid | Mapping[str, Mapping[str, Grid]]
 
@@ -45,30 +45,31 @@ __all__ = ["Choice", "Dimension", "Integer", "SearchSpace", "Uniform", "Value"]
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSpace:
-    """One method's search.
+    """Search space of one method.
 
     Attributes:
-        method: name in ``sentune.methods``; empty: the one that is tuned, of a user's own class.
+        method: name in ``sentune.methods``; empty if the tuned method is a user's own class.
         objective: metric by which trials are compared, ``task/metric``.
-        settings: name -> values that may be taken; a training run is paid for each draw. They
-            stand after those that they depend on.
-        conditions: setting -> another one, a Choice -> its values under which the first one is
-            active. Where that can never be, the setting is not part of the space.
-        readouts: what is swept on the trained model instead: name -> values, or a setting -> its
-            value -> values; none: found exactly. One that is missing has the method's own grid.
+        settings: name -> dimension; each draw costs a training run. Settings are ordered after
+            those that they depend on.
+        conditions: setting -> other setting (a Choice) -> its values under which the first one is
+            active. A setting that can never be active is not part of the space.
+        readouts: readout -> values to sweep on the trained model, or readout -> setting -> value
+            of the setting -> values to sweep; no values if the best is found exactly. A missing
+            readout has the method's own grid.
         searched_readouts: readouts that are drawn like settings (``--search-readouts``).
-        mode: whether more (``max``) or less (``min``) of the objective is better.
-        published: the paper's own best values, tried first where the space still holds them.
-        starts: a point to try before, by the class of encoder that it suits (``ENCODERS``); what
-            it leaves out is as published.
-        grids: the paper's own grids by name, setting -> values.
-        live: settings that may change while a model is trained; population-based training does.
+        mode: ``max`` if more of the objective is better, ``min`` if less is.
+        published: the paper's best values, tried first if the space contains them.
+        starts: class of encoders (``ENCODERS``) -> point to try before the published one; missing
+            settings are as published.
+        grids: name of a grid of the paper -> setting -> values.
+        live: settings that population-based training may change during training.
         fixed: settings with one value.
-        narrowed_names: settings that a user has narrowed; a named grid keeps to them.
+        narrowed_names: settings that a user has narrowed; named grids respect them.
         tried: points to try before all others.
-        suited: class of the encoder and examples of a trial that the first points suit; None: no
-            start is tried, and the published point is as it is.
-        history: points to try after those of ``tried``, by the study that found them best.
+        suited: class of the encoder and examples of a trial to which first points are adapted;
+            None: no start is tried, and the published point is not adapted.
+        history: name of an earlier study -> its best point, tried after ``tried``.
     """
 
     method: str = ""
@@ -93,7 +94,7 @@ class SearchSpace:
             raise InvalidValue("mode", self.mode, "give max or min")
         for name, dimension in self.settings.items():
             if not isinstance(dimension, Dimension):
-                fix = "give a Choice, Uniform or Integer, of one value Choice(VALUE)"
+                fix = "give a Choice, Uniform or Integer; for a single value Choice(VALUE)"
                 raise InvalidValue(f"settings[{name}]", dimension, fix)
         check_conditions(self.settings, self.fixed, self.conditions)
         settings, conditions = settled(self.settings, self.fixed, self.conditions)
@@ -102,13 +103,13 @@ class SearchSpace:
 
     @property
     def size(self) -> int | None:
-        """Number of configurations, None where a range is continuous."""
+        """Number of configurations; None if a range is continuous."""
         if any(isinstance(dimension, Uniform) for dimension in self.settings.values()):
             return None
         return self._count(list(self.settings), {})
 
     def _count(self, names: list[str], point: dict[str, Value]) -> int:
-        """Count from a setting on; only what others depend on is walked value by value."""
+        """Count the configurations of ``names``, enumerating only settings with dependents."""
         if not names:
             return 1
         name, *rest = names
@@ -120,7 +121,7 @@ class SearchSpace:
         return dimension.size * self._count(rest, point)
 
     def draw(self, suggest: Callable[[str, Dimension], Value]) -> dict[str, Value]:
-        """Return a value of every active setting, each after those that it depends on."""
+        """Return a point: a value from ``suggest`` for every active setting."""
         point: dict[str, Value] = {}
         for name, dimension in self.settings.items():
             if active(name, point, self.conditions):
@@ -128,11 +129,11 @@ class SearchSpace:
         return point
 
     def with_points(self, points: Sequence[Mapping[str, Value]]) -> SearchSpace:
-        """Return the space with points to try before its own first one, which fills their gaps.
+        """Return the space with points to try first; its own first point fills missing settings.
 
         Raises:
-            InvalidValue: a setting that is unknown, not active or missing, or a value that the
-                space does not hold; names the setting.
+            InvalidValue: a setting is unknown, inactive or missing, or its value is not in the
+                space; names the setting.
         """
         return replace(self, tried=(*self.tried, *map(self._whole, points)))
 
@@ -153,13 +154,14 @@ class SearchSpace:
 
     @property
     def _searched(self) -> str:
-        return f"what is searched is {', '.join(self.settings)}"
+        return f"the searched settings are {', '.join(self.settings)}"
 
     def parse_point(self, text: str) -> dict[str, Value]:
-        """Return the point that ``--try-first key=value,key=value`` stands for.
+        """Return the point of a text ``key=value,key=value``, as ``--try-first`` takes it.
 
         Raises:
-            InvalidValue: another form, an unknown or doubled setting, or a value outside the space.
+            InvalidValue: another form, an unknown or repeated setting, or a value outside the
+                space.
         """
         point: dict[str, Value] = {}
         for part in text.split(","):
@@ -184,17 +186,17 @@ class SearchSpace:
         readouts: Sequence[Readout] = (),
         typed: Callable[[str, str], Value] | None = None,
     ) -> SearchSpace:
-        """Return the space that ``--set`` leaves.
+        """Return the space narrowed by ``--set``.
 
         Args:
             wanted: setting -> text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows. For
-                a readout the text is its grid, which may be wider than the method's; a searched
-                setting's value that leaves a single one still does.
+                a readout the text is its grid, which may be wider than the method's. Where the
+                space gives a readout a single value for a setting's value, that one stays.
             others: all settings of the method and its training; those outside the space may be
                 fixed, or chosen from values.
-            readouts: of the method.
-            typed: (setting, text) -> the value that the method's own settings make of it, which
-                may lie outside the space; None: the space's values are all there are.
+            readouts: readouts of the method.
+            typed: converts (setting, text) to a value by the method's own settings, also outside
+                the space; if None, only values of the space are allowed.
 
         Raises:
             InvalidValue: an unknown setting, or a value that the method does not take.
@@ -234,8 +236,10 @@ class SearchSpace:
         )
 
     def searching(self, readouts: Sequence[Readout]) -> SearchSpace:
-        """Return the space with readouts as settings: a range for one that is found exactly, else
-        a choice. Each draw of them costs a training run."""
+        """Return the space with readouts as settings, each draw of which costs a training run.
+
+        A readout with a grid becomes a ``Choice``, one that is found exactly a ``Uniform``.
+        """
         drawn: dict[str, Dimension] = {}
         for readout in readouts:
             grid = grid_of(readout, self.grids_for(self.fixed))
@@ -251,14 +255,16 @@ class SearchSpace:
         )
 
     def apart(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Grid]]:
-        """Return a trial's settings without drawn readouts, and the grids of its readouts: of a
-        drawn one its value."""
+        """Split a trial's settings into those of training and the grids of its readouts.
+
+        The grid of a drawn readout is its one value.
+        """
         kept = {k: v for k, v in settings.items() if k not in self.searched_readouts}
         drawn = {name: (settings[name],) for name in self.searched_readouts}
         return kept, {**self.grids_for(kept), **drawn}
 
     def grids_for(self, settings: Mapping[str, Any]) -> dict[str, Grid]:
-        """Return the grids of the readouts beside these settings, as far as they say."""
+        """Return the grids of the readouts under these settings; some may be missing."""
         found: dict[str, Grid] = {}
         for name, grid in self.readouts.items():
             if isinstance(grid, tuple):
@@ -270,17 +276,20 @@ class SearchSpace:
         return found
 
     def for_trials(self, encoder: str, examples: int) -> SearchSpace:
-        """Return the space whose first points suit an encoder and a trial's budget.
+        """Return the space with first points adapted to an encoder and a trial's budget.
 
         Args:
-            encoder: its class, of ``ENCODERS``; another text: none of them.
-            examples: of a full trial.
+            encoder: class of the encoder in ``ENCODERS``; any other text for none of them.
+            examples: examples of a full trial.
         """
         return replace(self, suited=(encoder, examples))
 
     def first_points(self) -> list[dict[str, Value]]:
-        """Return the points to try: those of ``with_points``, of earlier studies, the start of the
-        encoder's class and the published one, as far as the space holds them, each once."""
+        """Return the points to try first, each once, as far as the space contains them.
+
+        These are the points of ``with_points``, of earlier studies, the start of the encoder's
+        class and the published one.
+        """
         points: list[dict[str, Value]] = []
         for point in (*map(self._nearest, self.tried), *(at for _, _, at in self._own_points())):
             if point and point not in points:
@@ -289,31 +298,34 @@ class SearchSpace:
 
     @property
     def prior(self) -> dict[str, Value]:
-        """The first point of the space's own, around which good settings are expected; empty where
-        it has none."""
+        """The space's own first point, around which good settings are expected; may be empty."""
         return next((point for _, _, point in self._own_points() if point is not None), {})
 
     def first_note(self) -> str:
-        """Return which points of its own the space tries first, and what is changed about them by
-        its narrowing or a trial's budget; empty for the published one as it is."""
-        said = []
+        """Return a note on the space's own first points and their changes by ``--set`` or a budget.
+
+        It is empty if the only one is the unchanged published point.
+        """
+        notes = []
         for name, values, point in self._own_points():
             if point is None:
                 own = self.settings.items()
                 lacks = ", ".join(n for n, d in own if not d.contains(values.get(n)))
-                said.append(f"{name} is not tried: the space does not hold its {lacks}")
+                notes.append(f"{name} is not tried: its {lacks} is not in the space")
                 continue
             changed = [
                 f"{setting} {_shown(values[setting])} -> {_shown(value)}"
                 for setting, value in {**point, **self.fixed}.items()
                 if setting in values and values[setting] != value
             ]
-            said.append(f"{name}, changed: {', '.join(changed)}" if changed else name)
-        return "" if said == ["the published point"] else "; then ".join(said)
+            notes.append(f"{name}, changed: {', '.join(changed)}" if changed else name)
+        return "" if notes == ["the published point"] else "; then ".join(notes)
 
     def _own_points(self) -> Iterator[tuple[str, Mapping[str, Value], dict[str, Value] | None]]:
-        """Yield the name of a first point, its values, and what the space and the budget make of
-        them, each point once."""
+        """Yield the name of each own first point, its values and the point adapted to the space.
+
+        The adapted point is None if the space has none near it; each one comes once.
+        """
         encoder, examples = self.suited or ("", 0)
         named: dict[str, Mapping[str, Value]]
         named = {f"the best of study {n}": point for n, point in self.history.items()}
@@ -328,11 +340,11 @@ class SearchSpace:
                 yield name, values, point
 
     def _stepped(self, values: Mapping[str, Value], examples: int) -> Mapping[str, Value]:
-        """Return a point with the largest batch that gives a trial of so many examples ``STEPS``
-        steps, at most its own; learning rates shrink with the root of the batch.
+        """Return a point with a batch small enough for ``STEPS`` steps in so many examples.
 
-        The root keeps the noise of a step with Adam (Malladi et al. 2022, "On the SDEs and Scaling
-        Rules for Adaptive Gradient Algorithms").
+        Learning rates shrink with the square root of the batch size, which keeps the noise of
+        Adam's steps (Malladi et al. 2022, "On the SDEs and Scaling Rules for Adaptive Gradient
+        Algorithms").
         """
         size, sizes = values.get("batch_size"), self.settings.get("batch_size")
         if not examples or not isinstance(sizes, Choice) or not is_number(size):
@@ -346,8 +358,10 @@ class SearchSpace:
         return {**values, **scaled, "batch_size": batch}
 
     def _nearest(self, values: Mapping[str, Value]) -> dict[str, Value] | None:
-        """Return a known point with numbers moved into the space; None where a setting has no value
-        or nothing is near it (another pooling, say)."""
+        """Return a point with its numbers moved into the space.
+
+        None if a setting has no value, or a value that is no number and not in the space.
+        """
 
         def nearest(name: str, dimension: Dimension) -> Value:
             value = values[name]
@@ -359,13 +373,13 @@ class SearchSpace:
             return None
 
     def on_grid(self, name: str) -> SearchSpace:
-        """Return a named grid as a space; settings that it leaves out take their published value.
+        """Return a named grid as a space; settings outside the grid take their published value.
 
         Raises:
-            InvalidValue: no such grid, or a setting without any value.
+            InvalidValue: there is no such grid, or a setting has no value.
         """
         if name not in self.grids:
-            known = ", ".join(f"grid:{own}" for own in sorted(self.grids)) or "none has a name"
+            known = ", ".join(f"grid:{own}" for own in sorted(self.grids)) or "none"
             raise InvalidValue("--sampler", f"grid:{name}", f"grids of this space: {known}")
         settings: dict[str, Dimension] = {}
         fixed, grid = dict(self.fixed), self.grids[name]
@@ -374,13 +388,13 @@ class SearchSpace:
             if setting in grid:
                 left = [v for v in grid[setting] if not narrowed or dimension.contains(v)]
                 if not left:
-                    fix = f"grid:{name} has {grid[setting]} there"
+                    fix = f"give values of grid:{name}: {', '.join(map(str, grid[setting]))}"
                     raise InvalidValue(f"--set {setting}", str(dimension), fix)
                 settings[setting] = Choice(*left)
             elif narrowed and dimension.size is not None:
                 settings[setting] = dimension
             elif setting not in self.published:
-                fix = f"the grid says nothing of {setting}; add --set {setting}=VALUE"
+                fix = f"the grid has no value of {setting}; add --set {setting}=VALUE"
                 raise InvalidValue("--sampler", f"grid:{name}", fix)
             elif setting in self.conditions:
                 settings[setting] = Choice(self.published[setting])
@@ -390,7 +404,7 @@ class SearchSpace:
         return replace(self, settings=settings, conditions=conditions, fixed=fixed)
 
     def points(self) -> list[dict[str, Value]]:
-        """Return every configuration, the last setting changing fastest.
+        """Return every configuration; the last setting changes fastest.
 
         Raises:
             InvalidValue: a range is continuous.
@@ -410,7 +424,7 @@ class SearchSpace:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types, from which ``from_dict`` makes the same space."""
+        """Return the space as JSON types for ``from_dict``."""
         content = {name: value for name, value in vars(self).items() if name != "narrowed_names"}
 
         def as_json(value: Any) -> Any:
@@ -431,12 +445,18 @@ class SearchSpace:
         return cls(**known)
 
     def identity(self) -> dict[str, Any]:
-        """Return what two studies must share to be one; points to try first do not belong to it."""
+        """Return the part of ``to_dict`` that all starts of a study must share: no known points."""
         return {name: at for name, at in self.to_dict().items() if name not in _KNOWN_POINTS}
 
 
 def _within(own: ReadoutGrid, grid: ReadoutGrid, searched: Collection[str]) -> ReadoutGrid:
-    """Return a user's grid of a readout, but for searched values of a setting that leave one."""
+    """Return a user's grid of a readout; single values that the space gives for settings stay.
+
+    Args:
+        own: the space's grid.
+        grid: the user's grid.
+        searched: names of the searched settings.
+    """
     if isinstance(own, tuple) or not isinstance(grid, tuple) or own.keys().isdisjoint(searched):
         return grid
     kept = {
@@ -447,6 +467,7 @@ def _within(own: ReadoutGrid, grid: ReadoutGrid, searched: Collection[str]) -> R
 
 
 def _shown(value: Value) -> str:
+    """Return a value as text, floats with three digits."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
@@ -458,7 +479,7 @@ def _number(name: str, text: str) -> float:
 
 
 def _with_tuples(data: Any) -> Any:
-    """Return JSON types with a tuple in place of each list."""
+    """Return JSON types with lists replaced by tuples."""
     if isinstance(data, Mapping):
         return {name: _with_tuples(value) for name, value in data.items()}
     return tuple(map(_with_tuples, data)) if isinstance(data, list | tuple) else data

@@ -1,4 +1,4 @@
 """A study in Optuna's storage: trials, driver lock and read model."""
 
 JOURNAL, DATABASE = "optuna.journal", "optuna.db"
-"""Files of a study's trials, in its folder; the second as older versions made it."""
+"""Names of a study's journal in its folder, and of the SQLite file of older versions."""

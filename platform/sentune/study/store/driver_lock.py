@@ -1,9 +1,9 @@
-"""One driver per study: a lock that ends with its process, and a beat that tells others of it.
+"""One driver per study: a lock that ends with the driver's process, and its beat.
 
 The kernel (a file's flock) or PostgreSQL (a session's advisory lock) frees the lock when the driver
-dies. A driver that is alive but stopped keeps it and is never replaced. Of a driver on another
-machine, whose lock is free though it has not released it, others wait ``EXPIRY`` seconds of their
-own clock for a beat: it may be connecting again, or the file system may not lock across machines.
+dies. A driver that is alive but suspended keeps it and is never replaced. If the lock is free but a
+driver on another machine has not released it, others wait ``EXPIRY`` seconds of their own clock for
+a beat: that driver may be reconnecting, or the file system may not lock across machines.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from sentune.study.store.postgres_lock import PostgresLock
 logger = logging.getLogger(__name__)
 
 BEAT, EXPIRY = 2.0, 20.0
-"""Seconds between beats, and without one before a driver on another machine may be replaced."""
+"""Seconds between beats; seconds without one after which a driver elsewhere may be replaced."""
 
 ASKED_EVERY = 1.0
-"""Seconds for which an answer that the lock is held counts."""
+"""Seconds between two questions of a driver whether it still holds its lock."""
 
 GRACE = 5.0
-"""Seconds for which a lock is tried again whose holder is dead, or cannot be asked."""
+"""Seconds of attempts to take a lock whose holder is dead or unknown."""
 
 ALIVE = (ProcessState.RUNNING, ProcessState.SUSPENDED)
 UNANSWERED = (OSError, SQLAlchemyError)
 
 Backend = FileLock | PostgresLock
-"""One study's lock and the record beside it; every method raises one of ``UNANSWERED`` where its
-file or database does not answer."""
+"""Lock of one study and the record beside it. Methods raise one of ``UNANSWERED`` if the file or
+database does not answer."""
 
 
 def backend_of(url: str, study: str) -> Backend | None:
-    """Return the lock of a study whose trials lie at a URL or in a file; None if there is none.
+    """Return the lock of a study with its trials at a URL or in a file; None if it has no lock.
 
-    A file in the study's own folder has ``driver.lock`` beside it; of another file, the lock's name
-    holds the study's. A database other than SQLite and PostgreSQL has no lock.
+    The lock of a file in the study's own folder is ``driver.lock`` beside it. For a file elsewhere
+    the lock's name contains the study's. Databases but SQLite and PostgreSQL have no lock.
     """
     if url.startswith("postgres"):
         return PostgresLock(url, study)
@@ -66,7 +66,7 @@ def backend_of(url: str, study: str) -> Backend | None:
 class Holder(Record):
     """The record of a driver that holds a study's lock, or died without releasing it.
 
-    Its state is unknown on another machine where it is silent and still has the lock.
+    The state of a driver on another machine is unknown while it sends no beats but has the lock.
     """
 
     driver: Driver
@@ -74,7 +74,7 @@ class Holder(Record):
 
     @property
     def gone(self) -> bool:
-        """Return whether its process is known to be dead."""
+        """Return whether the driver's process is known to be dead."""
         return self.state is ProcessState.GONE
 
     def __str__(self) -> str:
@@ -84,16 +84,17 @@ class Holder(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A study's driver, if it has one, and the hours for which it was driven so far."""
+    """A study's driver, if it has one, and the hours that it was driven so far."""
 
     holder: Holder | None = None
     hours: float = 0.0
 
 
 def standing(url: str, study: str) -> Standing:
-    """Return who drives a study, and for how long it was driven; looking leaves no trace.
+    """Return who drives a study and for how long it was driven, without writing anything.
 
-    The URL is that of its trials, or a file's path; empty where it has none yet.
+    Args:
+        url: database or path of the study's trials; empty if it has none yet.
     """
     if (backend := backend_of(url, study)) is None:
         return Standing()
@@ -102,9 +103,9 @@ def standing(url: str, study: str) -> Standing:
 
 
 def ask(url: str, study: str, signal: str) -> Holder | None:
-    """Ask a study's driver for ``stop`` or ``stop now``; return it, or None if there is none.
+    """Send ``stop`` or ``stop now`` to a study's driver; return it, or None if there is none.
 
-    The driver reads it with its next beat.
+    The driver reads the signal at its next beat.
     """
     backend, holder = backend_of(url, study), standing(url, study).holder
     if backend is None or holder is None or holder.gone:
@@ -114,10 +115,10 @@ def ask(url: str, study: str, signal: str) -> Holder | None:
 
 
 def break_lock(url: str, study: str, *, sleep: Callable[[float], None] = time.sleep) -> str:
-    """Take a study's lock from a driver whose machine is dead; return what was done.
+    """Take a study's lock from a driver whose machine is dead; return a sentence for the user.
 
     Raises:
-        StudyConflict: the driver is alive: on this machine, or by its beat.
+        StudyConflict: the driver is alive, on this machine or by its beat.
     """
     backend = backend_of(url, study)
     record = backend.read() if backend is not None else Record()
@@ -134,17 +135,17 @@ def break_lock(url: str, study: str, *, sleep: Callable[[float], None] = time.sl
 
 
 class DriverLock:
-    """The right to drive a study, from ``acquire`` to ``release``; a thread writes its beat.
+    """Lock of a study's driver, from ``acquire`` to ``release``; a thread writes its beat.
 
     Args:
-        url: of the study's trials: a database, or the path of a file.
+        url: database or path of the study's trials.
+        beat: seconds between beats.
         counted: whether the time counts as time in which the study was driven.
-        last_start: largest generation that is known elsewhere, such as in the study's summary.
-        clock, sleep: of this machine, in seconds that are never set back.
+        last_start: largest generation known from elsewhere, such as the study's summary.
+        clock, sleep: monotonic clock and sleep function, in seconds.
 
     Attributes:
-        signal: what ``sentune study stop`` asks for: nothing, ``stop`` or ``stop now``; as of the
-            last beat.
+        signal: request of ``sentune study stop`` at the last beat: empty, ``stop`` or ``stop now``.
         lost_because: why this driver must stop writing; empty while it holds the lock.
         generation: number of this start, over all starts of the study; it only grows.
 
@@ -166,8 +167,8 @@ class DriverLock:
         backend = backend_of(url, study)
         if backend is None:
             fix = (
-                "a study's driver needs a lock that ends with its process, which this database has "
-                "not; give postgresql://... or sqlite:////PATH, or leave the option out"
+                "this database has no lock that ends with the driver's process; give "
+                "postgresql://... or sqlite:////PATH, or leave the option out"
             )
             raise InvalidValue("--optuna", without_credentials(url), fix)
         self.url, self.study, self.backend = url, study, backend
@@ -185,7 +186,8 @@ class DriverLock:
         """Take the lock.
 
         Raises:
-            StudyConflict: another process drives the study; says who, since when, and what to do.
+            StudyConflict: another process drives the study; the message names it and the fix.
+            InvalidValue: the lock's database cannot be opened, or its file cannot be written.
         """
         try:
             before = self._wait_for_lock()
@@ -198,24 +200,28 @@ class DriverLock:
         except OSError as error:
             self.backend.unlock()
             why = error.strerror or error
-            fix = f"the lock of the study's driver cannot be written there ({why})"
+            fix = f"the driver's lock cannot be written there ({why})"
             raise InvalidValue("--storage", error.filename or self.url, fix) from None
         self.generation, self._seconds = record.generation, record.seconds
         self._asked = self._answered = _awake()
         if before.driver:
-            logger.warning("%s: taken over from %s, which is gone", self.study, before.driver)
+            logger.warning("study %s: taken over from %s, which is gone", self.study, before.driver)
         self._thread = threading.Thread(target=self._run, name="sentune-driver", daemon=True)
         self._thread.start()
         return self
 
     def _wait_for_lock(self) -> Record:
-        """Take the lock; return the record of its last holder."""
+        """Take the lock, and return the record of its last holder.
+
+        Raises:
+            StudyConflict: another process holds it.
+        """
         since, first = self.clock(), self.backend.read()
         while True:
             taken = self.backend.lock()
             record, waited = self.backend.read(), self.clock() - since
             if taken and record.driver in (None, Driver.current()):
-                return record  # released, or this process could not give it back
+                return record  # released, or this process failed to release it before
             holder = _holder(self.backend, record)
             state = holder.driver.state if holder is not None else ProcessState.UNKNOWN
             alive = state in ALIVE or (holder is not None and record.beat != first.beat)
@@ -225,30 +231,29 @@ class DriverLock:
             if taken and (waited >= EXPIRY or state is ProcessState.GONE):
                 return record
             if taken:
-                self.backend.unlock()  # for a driver that connects again
+                self.backend.unlock()  # for a driver that reconnects
             self.sleep(BEAT / 4 if taken else 0.05)
 
     @property
     def lost(self) -> bool:
-        """Return whether another start may drive the study; asks the lock once a second at most."""
+        """Whether another start may drive the study; asks the lock at most once a second."""
         if _awake() - self._asked >= ASKED_EVERY:
             self._ask(lambda: self.backend.holds(self.generation))
         return bool(self.lost_because)
 
     def check(self) -> None:
-        """Raise ``Overtaken`` where the lock is lost; called before each write of the store."""
+        """Raise ``Overtaken`` if the lock is lost; called before each write of the store."""
         if self.lost:
-            told = "this driver has lost its study and has stopped"
-            raise Overtaken(f"{told}: {self.lost_because}")
+            raise Overtaken(f"this driver has lost its study and has stopped: {self.lost_because}")
 
     @property
     def hours(self) -> float:
-        """Hours of wall time in which the study was driven, over all of its starts."""
+        """Hours of wall time in which the study was driven, over all starts."""
         since = 0.0 if self._left.is_set() else self._driven(self.clock())
         return (self._seconds + since) / 3600
 
     def _driven(self, now: float) -> float:
-        """Return the seconds since the last beat, as they count."""
+        """Return the seconds since the last beat, or 0 if they are not ``counted``."""
         return now - self._beaten if self.counted else 0.0
 
     def _run(self) -> None:
@@ -256,7 +261,7 @@ class DriverLock:
             self.renew()
 
     def renew(self) -> None:
-        """Write one beat. A database that does not answer is asked again at the next one."""
+        """Write one beat. If the file or database does not answer, the next beat tries again."""
 
         def renewed() -> bool:
             now = self.clock()
@@ -269,7 +274,7 @@ class DriverLock:
         self._ask(renewed)
 
     def _ask(self, question: Callable[[], bool]) -> None:
-        """Note whether the lock is still held, by an answer of its file or database."""
+        """Ask the file or database whether the lock is held; set ``lost_because`` if it is not."""
         with self._lock:
             if self.lost_because or self._left.is_set():
                 return
@@ -284,7 +289,8 @@ class DriverLock:
                     self.lost_because = why
                 elif not self._complained:
                     self._complained = True
-                    logger.warning("%s: no beat, trying again: %s", self.study, first_line(error))
+                    why = first_line(error)
+                    logger.warning("study %s: beat failed, trying again: %s", self.study, why)
                 return
             self._answered, self._complained = self._asked, False
             if not held:
@@ -295,13 +301,13 @@ class DriverLock:
         try:
             holder = _holder(self.backend, self.backend.read())
         except UNANSWERED as error:
-            return f"another start has taken the study over (which: {first_line(error)})"
+            return f"another start has taken over the study (its lock: {first_line(error)})"
         if holder is None or holder.generation == self.generation:
-            return "another start has driven the study meanwhile, or its lock was released by hand"
+            return "another start drove the study meanwhile, or `sentune study release` freed it"
         return f"the study is driven by another process: {holder}"
 
     def release(self) -> None:
-        """Leave the study to the next start."""
+        """Release the lock."""
         if self._left.is_set() or self._thread is None or self._process != os.getpid():
             return
         self._left.set()
@@ -316,7 +322,7 @@ class DriverLock:
             self._seconds = record.seconds if record is not None else self._seconds
         except UNANSWERED as error:  # the next driver sees that this process is gone
             why = first_line(error)
-            logger.warning("%s: the lock could not be given back: %s", self.study, why)
+            logger.warning("study %s: its lock could not be released: %s", self.study, why)
 
     def __enter__(self) -> DriverLock:
         return self.acquire()
@@ -326,6 +332,7 @@ class DriverLock:
 
 
 def _holder(backend: Backend, record: Record) -> Holder | None:
+    """Return the holder of a lock with this record; None if it was released."""
     if record.driver is None:
         return None
     state = record.driver.state
@@ -336,8 +343,8 @@ def _holder(backend: Backend, record: Record) -> Holder | None:
     return Holder(**vars(record), state=state)
 
 
-THERE = " (with the job's --storage, where it has one)"
-"""Where a command on a study finds it."""
+THERE = " (with the job's --storage, if it has one)"
+"""Hint in suggested commands on a study."""
 
 
 def _refusal(study: str, holder: Holder | None) -> str:
@@ -346,7 +353,7 @@ def _refusal(study: str, holder: Holder | None) -> str:
     driven = f"study {study!r} is driven by another process: {holder}.\n"
     if holder.state is ProcessState.SUSPENDED:
         pid = holder.driver.pid
-        return f"{driven}It is suspended, pid {pid}: wake it or kill it (kill -CONT {pid})"
+        return f"{driven}It is suspended; continue it (kill -CONT {pid}) or kill it (kill {pid})"
     if holder.state is ProcessState.RUNNING:
         return f"{driven}Stop it with: sentune study stop {study}{THERE}"
     return (
@@ -355,5 +362,5 @@ def _refusal(study: str, holder: Holder | None) -> str:
 
 
 def _awake() -> float:
-    """Return seconds of this machine's clock, those included in which the machine was suspended."""
+    """Return seconds of a monotonic clock that also runs while the machine is suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

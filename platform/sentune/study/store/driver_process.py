@@ -1,4 +1,4 @@
-"""The process that drives a study, whether it runs, is suspended or is gone, and its record."""
+"""The process that drives a study: its identity, its state and its record beside the lock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class ProcessState(StrEnum):
-    """State of a driver's process, as far as this machine knows it."""
+    """State of a driver's process, as seen from this machine."""
 
     RUNNING = "running"
     SUSPENDED = "suspended"
@@ -25,12 +25,12 @@ class ProcessState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Driver:
-    """A process, identified also where its number is given to another one later.
+    """A process, distinguished from a later one with the same pid.
 
     Attributes:
-        started: clock ticks after boot; empty where the system does not tell.
-        boot: which boot of which machine; empty where the system does not tell.
-        namespace: of its process numbers; containers on one machine have their own.
+        started: start time in clock ticks after boot; empty if the system does not tell.
+        boot: id of the machine's boot; empty if the system does not tell.
+        namespace: pid namespace; containers on one machine have their own.
     """
 
     user: str
@@ -63,7 +63,7 @@ class Driver:
 
     @property
     def state(self) -> ProcessState:
-        """The process's state; unknown of another machine or container."""
+        """State of the process; unknown on another machine or in another container."""
         here = Driver.current()
         place = (self.host, self.boot, self.namespace) == (here.host, here.boot, here.namespace)
         if not (self.boot and self.started and place):
@@ -74,7 +74,7 @@ class Driver:
         return ProcessState.SUSPENDED if letter in "Tt" else ProcessState.RUNNING
 
     def to_json(self) -> str:
-        """Return all fields as JSON, the same text for the same process."""
+        """Return all fields as JSON with sorted keys."""
         return json.dumps(asdict(self), sort_keys=True)
 
     def __str__(self) -> str:
@@ -87,11 +87,11 @@ class Record:
 
     Attributes:
         generation: number of the last start of the study; 0 before the first one.
-        driver: the process that holds the lock; None once it was released.
-        since: when that process took it, Unix time.
-        beat: number of times that the holder has written.
-        seconds: that the study was driven, over all starts.
-        signal: what the holder is asked for: empty, ``stop`` or ``stop now``.
+        driver: process that holds the lock; None after its release.
+        since: Unix time at which that process took the lock.
+        beat: number of writes of all holders.
+        seconds: seconds in which the study was driven, over all starts.
+        signal: request to the holder: empty, ``stop`` or ``stop now``.
         quiet: seconds since the last beat.
     """
 
@@ -104,15 +104,15 @@ class Record:
     quiet: float = 0.0
 
     @classmethod
-    def of(cls, said: Mapping[Any, Any]) -> Record:
-        """Return the record of these fields, whose driver is as ``to_json`` has it, or empty."""
-        driver = said.get("driver")
-        return cls(**{**said, "driver": Driver(**json.loads(driver)) if driver else None})
+    def of(cls, fields: Mapping[Any, Any]) -> Record:
+        """Return the record with these fields; ``driver`` is the text of ``to_json``, or empty."""
+        driver = fields.get("driver")
+        return cls(**{**fields, "driver": Driver(**json.loads(driver)) if driver else None})
 
 
 LOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Drivers' locks of this process. A forked child calls ``close_in_child`` of its copies, which else
-would hold the lock beyond this process's death."""
+"""Drivers' locks of this process. A forked child closes its copies (``close_in_child``); otherwise
+it would hold the lock after this process has died."""
 
 
 def _close_in_child() -> None:
@@ -124,16 +124,16 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 def runs(pid: int) -> bool:
-    """Return whether this machine has a live process of that number."""
+    """Return whether this machine has a live process with that pid."""
     return bool(_stat(pid)[1])
 
 
 def _stat(pid: int) -> tuple[str, str]:
-    """Return state letter and start time (clock ticks after boot) of a process; empty if none.
+    """Return state letter and start time (clock ticks after boot) of a process.
 
-    One that was killed and waits to be collected (state Z) is none.
+    Both are empty if there is no such process, or only a zombie.
     """
-    # "pid (name) state ppid ...": the name may hold anything, so fields count from its last ")"
+    # "pid (name) state ppid ...": the name may contain ")", so split after the last one
     fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return ("", "") if not fields or fields[0] in "ZX" else (fields[0], fields[19])
 

@@ -1,4 +1,4 @@
-"""A driver's lock and record in a file beside a study's trials: flock, and two slots of JSON."""
+"""Driver lock in a file beside a study's trials: flock, and two slots of JSON for the record."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sentune.study.store.driver_process import LOCKS, Driver, Record
 
 LOCK_FILE = "driver.lock"
 SLOT = 2048
-"""Bytes of each of the file's two parts: the holder's record, and what it is asked for."""
+"""Bytes of each of the file's two slots: the holder's record, and the request to it."""
 
 
 class FileLock:
-    """flock on a file: the kernel frees it at the holder's death, a stopped holder keeps it."""
+    """flock on a file: the kernel frees it when the holder dies; a stopped holder keeps it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -26,7 +26,7 @@ class FileLock:
         LOCKS.add(self)
 
     def close_in_child(self) -> None:
-        """Close the lock's handle in a forked child, which must not keep the lock."""
+        """Close the file in a forked child, which would otherwise keep the lock."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -37,7 +37,7 @@ class FileLock:
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         with suppress(BlockingIOError):
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if self._in_place():  # else it was replaced between opening and locking
+            if self._in_place():  # not replaced between opening and locking
                 return True
         self.unlock()
         return False
@@ -45,26 +45,30 @@ class FileLock:
     def unlock(self) -> None:
         """Free the lock."""
         if self._fd is not None:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
             os.close(self._fd)
             self._fd = None
 
     def holds(self, generation: int) -> bool:
         """Return whether this object holds the lock, and no later start was recorded.
 
-        The record tells it where a file system does not lock across machines.
+        The record counts because some file systems do not lock across machines.
         """
         return self._in_place() and self.read().generation == generation
 
     def _in_place(self) -> bool:
-        """Return whether the file is open here; one that was replaced locks nothing."""
+        """Return whether the open file is still the one at the path; see ``break_lock``."""
         try:
             return self._fd is not None and os.path.samestat(self.path.stat(), os.fstat(self._fd))
         except FileNotFoundError:
             return False
 
     def locked(self) -> bool:
-        """Return whether any process holds the lock; a ``lock`` meanwhile is tried again."""
+        """Return whether any process holds the lock.
+
+        A ``lock`` during this call fails; drivers try it again for ``driver_lock.GRACE`` seconds.
+        """
         try:
             with self.path.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -75,26 +79,27 @@ class FileLock:
         return False
 
     def read(self) -> Record:
-        """Return the record; an empty one where the study was never driven."""
+        """Return the record; empty if the study was never driven."""
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
             return Record()
         try:
-            said = json.loads(content[:SLOT].strip(b"\0 ") or b"{}")
-        except ValueError:
-            return Record(generation=int(time.time()))  # torn by a power cut: a later one follows
-        asked = {}
+            fields = json.loads(content[:SLOT].strip(b"\0 ") or b"{}")
+        except ValueError:  # torn by a power cut; Unix time exceeds all generations before
+            return Record(generation=int(time.time()))
+        request = {}
         with suppress(ValueError):  # torn, or being written
-            asked = json.loads(content[SLOT:].strip(b"\0 ") or b"{}")
-        quiet = max(0.0, time.time() - said.pop("seen", time.time()))
-        record = Record.of({**said, "quiet": quiet})
-        ours = asked.get("generation") == record.generation and record.driver
-        return replace(record, signal=asked["signal"] if ours else "")
+            request = json.loads(content[SLOT:].strip(b"\0 ") or b"{}")
+        quiet = max(0.0, time.time() - fields.pop("seen", time.time()))
+        record = Record.of({**fields, "quiet": quiet})
+        current = request.get("generation") == record.generation and record.driver
+        return replace(record, signal=request["signal"] if current else "")
 
     def begin(self, driver: Driver, *, after: int = 0) -> Record:
-        """Record a start by the process that has just taken the lock; its generation exceeds
-        ``after`` and that of the last start.
+        """Record a start by this process, which holds the lock, and return the record.
+
+        The generation exceeds ``after`` and that of the last start.
         """
         was = self.read()
         return self._write(Record(
@@ -103,9 +108,9 @@ class FileLock:
         ))  # fmt: skip
 
     def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
-        """Add seconds to this start's record and return it; None if the lock is lost.
+        """Add seconds to the record and return it; None if the lock is lost.
 
-        The ``last`` beat says that the lock was released.
+        The ``last`` beat records the lock's release.
         """
         if not self.holds(generation):
             return None
@@ -122,15 +127,15 @@ class FileLock:
         return record
 
     def ask(self, generation: int, signal: str) -> bool:
-        """Ask the holder for something; return False if it has left."""
-        asked = json.dumps({"generation": generation, "signal": signal})
+        """Send a signal to the holder; return False if it has left."""
+        request = json.dumps({"generation": generation, "signal": signal})
         with self.path.open("r+b") as file:
             file.seek(SLOT)
-            file.write(asked.ljust(SLOT).encode())
+            file.write(request.ljust(SLOT).encode())
         return self.read().signal == signal
 
     def break_lock(self) -> None:
-        """Put a copy of the file in its place, which takes the lock from a holder that is dead."""
+        """Take the lock from a dead holder: replace the file, whose flock then counts no more."""
         was = self.read()
         new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         freed = replace(was, generation=was.generation + 1, driver=None)
@@ -140,6 +145,6 @@ class FileLock:
 
 def _as_json(record: Record) -> str:
     driver = record.driver.to_json() if record.driver else ""
-    said = {**vars(record), "driver": driver, "seen": time.time()}
-    del said["signal"], said["quiet"]
-    return json.dumps(said).ljust(SLOT)
+    fields = {**vars(record), "driver": driver, "seen": time.time()}
+    del fields["signal"], fields["quiet"]
+    return json.dumps(fields).ljust(SLOT)

@@ -1,9 +1,9 @@
-"""A study's trials in Optuna's journal: one file that one driver writes, in whole batches.
+"""A study's trials in Optuna's journal: one file that one driver writes in whole batches.
 
 Plain Optuna and optuna-dashboard read the file with ``JournalFileBackend``. The lines of a batch
-carry ``batch: [i, n]``: a batch that a kill has torn is not read, and the driver cuts it off before
-it writes. Optuna's own backend glues the next line to a torn one, which then is lost. A line that
-this driver wrote ends with a checksum of what stands before it, ``crc``.
+carry ``batch: [i, n]``. A batch that was torn by a kill is not read, and the driver cuts it off
+before it writes. (Optuna's own backend appends the next line to a torn one and so loses it.) Each
+line ends with ``crc``, a checksum of the line without it.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ _CRC = b',"crc":'
 
 
 class JournalFile(BaseJournalBackend):
-    """The lines of a journal.
+    """Backend of Optuna's ``JournalStorage``: reads and appends the lines of a journal.
 
     Attributes:
-        driver: whether lines are written; the file is made where it is missing.
-        generation: of the driver's lock; it grows with every driver. Lines of an earlier driver
-            behind lines of a later one are not read.
-        check: called before each write; raises where the driver has lost its lock.
-        batch: lines that are to be written at once; None where each is written as it comes.
+        driver: whether this process may write; a missing file is then created.
+        generation: generation of the driver's lock; it grows with every driver. Lines of an
+            earlier driver after lines of a later one are not read.
+        check: called before each write; raises if the driver has lost its lock.
+        batch: lines to be written at once; None if each is written as it comes.
     """
 
     def __init__(self, path: str, *, driver: bool) -> None:
         self.path, self.generation, self._newest = str(Path(path).absolute()), 0, 0
         self.check: Callable[[], None] = lambda: None
         self.batch: list[Log] | None = None
-        self._starts = array.array("q", [0])  # line -> byte, of the lines that count
+        self._starts = array.array("q", [0])  # number of a valid line -> offset in bytes
         flags = os.O_RDWR | os.O_CREAT if driver else os.O_RDONLY
         self._fd = os.open(self.path, flags | os.O_APPEND, 0o666)
         weakref.finalize(self, os.close, self._fd)
@@ -65,14 +65,14 @@ class JournalFile(BaseJournalBackend):
 
     @property
     def replaced(self) -> bool:
-        """Return whether another file has taken the place of this one, by a compaction."""
+        """Whether a compaction has replaced the file."""
         try:
             return not os.path.samestat(Path(self.path).stat(), os.fstat(self._fd))
         except FileNotFoundError:
             return False
 
     def read_logs(self, log_number_from: int) -> Iterable[Log]:
-        """Return the lines from a number on; those of the batch alone while there is one."""
+        """Return the lines from a number on; while there is a batch, the lines of the batch."""
         del self._starts[log_number_from + 1 :]
         if log_number_from == 0:  # a fresh JournalStorage
             self._starts[0] = self._newest = 0
@@ -86,7 +86,7 @@ class JournalFile(BaseJournalBackend):
         at = self._starts[-1]
         held: list[tuple[int, Log]] = []
         new = os.pread(self._fd, os.fstat(self._fd).st_size - at, at)
-        for line in new.split(b"\n")[:-1]:  # what follows the last end of a line is torn
+        for line in new.split(b"\n")[:-1]:  # without the torn rest after the last newline
             at += len(line) + 1
             try:
                 log = _parsed(line)
@@ -97,7 +97,7 @@ class JournalFile(BaseJournalBackend):
             if place < size:
                 continue
             if log.get("driver", self._newest) < self._newest:
-                self._starts[-1] = at  # of a driver that had lost its lock
+                self._starts[-1] = at  # skip a batch of a driver that had lost its lock
             else:
                 self._newest = log.get("driver", self._newest)
                 for end, one in held:
@@ -106,12 +106,12 @@ class JournalFile(BaseJournalBackend):
             held = []
 
     def _damaged(self, at: int, error: ValueError) -> DamagedFile:
-        """Return the error of a line that ends at a byte."""
+        """Return the error of a damaged line, by the offset of its end."""
         number = os.pread(self._fd, at, 0).count(b"\n")
         whole = os.pread(self._fd, self._starts[-1], 0).count(b"\n")
         path, head = shlex.quote(self.path), shlex.quote(f"{self.path}.head")
         fix = (
-            "bring the file back from a copy, or give up what was stored from there on: "
+            "restore the file from a copy, or drop this and all later lines: "
             f"head -n {whole} {path} > {head} && mv {head} {path}"
         )
         return DamagedFile(f"{self.path}:{number}", f"the line is damaged ({error})", fix)
@@ -120,18 +120,18 @@ class JournalFile(BaseJournalBackend):
         """Write lines, or add them to the batch.
 
         Raises:
-            StorageError: the disk is full; nothing of them is left in the file.
+            StorageError: the disk is full; the file is as before.
             Overtaken: a later driver has written.
         """
         if self.batch is not None:
-            self.batch.extend(json.loads(json.dumps(logs)))  # as a reader would have them
+            self.batch.extend(json.loads(json.dumps(logs)))  # in JSON types, as when read back
             return
-        for _ in self._scan():  # a note of a dashboard, which is read after this
+        for _ in self._scan():  # skip lines of a dashboard; Optuna reads them after this
             pass
         self._write(logs)
 
     def commit(self) -> bool:
-        """Write the batch; return whether no other process has written meanwhile.
+        """Write the batch, and return whether no other process has written meanwhile.
 
         Raises:
             StorageError, Overtaken: see ``append_logs``.
@@ -148,13 +148,13 @@ class JournalFile(BaseJournalBackend):
 
     def _write(self, logs: list[Log]) -> None:
         if not self.driver:
-            raise io.UnsupportedOperation(f"{self.path} is open to be read alone")
+            raise io.UnsupportedOperation(f"{self.path} is open for reading only")
         self.check()
         if self.generation < self._newest:
-            raise Overtaken(f"{self.path}: another driver has taken the study over")
+            raise Overtaken(f"{self.path}: another driver has taken over the study")
         end, size = self._starts[-1], len(logs)
         if os.fstat(self._fd).st_size > end:
-            os.ftruncate(self._fd, end)  # torn by a kill
+            os.ftruncate(self._fd, end)  # cut off a batch that was torn by a kill
         lines = []
         for place, log in enumerate(logs, 1):
             driver = {"driver": self.generation} if self.generation else {}
@@ -175,27 +175,27 @@ class JournalFile(BaseJournalBackend):
 
 
 def _parsed(line: bytes) -> Log:
-    """Return what a line holds, or raise ``ValueError``.
+    """Return the content of a line; raise ``ValueError`` if it is damaged.
 
     Lines of Optuna itself and of older versions have no checksum.
     """
     log = json.loads(line)
     if not isinstance(log, dict) or "op_code" not in log:
-        raise ValueError("no operation of Optuna's")
+        raise ValueError("it is not an operation of Optuna")
     content, seal, _ = line.rpartition(_CRC)
     if seal and log.get("crc") != zlib.crc32(content + b"}"):
-        raise ValueError("its checksum is another one")
+        raise ValueError("its checksum does not match")
     return log
 
 
 class StudyJournal(JournalStorage):
-    """Optuna's storage over a ``JournalFile``, which is written by a study's driver alone.
+    """Optuna's ``JournalStorage`` over a ``JournalFile``, which only a study's driver writes.
 
-    One thread uses it: another one reads through a journal of its own.
+    It is not thread-safe; another thread opens a journal of its own.
 
     Raises:
-        InvalidValue: there is no such file to look at.
-        DamagedFile: one of its lines is not as it was written.
+        InvalidValue: there is no such file to read.
+        DamagedFile: a line is damaged.
     """
 
     def __init__(self, path: str, *, driver: bool = False) -> None:
@@ -209,12 +209,12 @@ class StudyJournal(JournalStorage):
         super().__init__(self.file)
 
     def guard(self, lock: DriverLock) -> None:
-        """Ask a lock before each write, and write its generation into each line."""
+        """Check a lock before each write, and write its generation into each line."""
         self.file.generation, self.file.check = lock.generation, lock.check
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Write all that is done inside in one batch, when it is left; nothing after an error."""
+        """Write everything inside the block as one batch at its end; nothing after an error."""
         if self.file.batch is not None:
             yield
             return
@@ -224,21 +224,21 @@ class StudyJournal(JournalStorage):
             known = self.file.commit()
         finally:
             self.file.batch = None
-            if not known:  # it has applied what is not in the file, or not what others wrote
+            if not known:  # read the file again: the memory differs from it
                 super().__init__(self.file)
 
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        """Return the trials of a study by number, also after the driver has compacted it."""
+        """Return the trials of a study by number, also after a compaction by its driver."""
         if not self.file.driver and self.file.replaced:
             self._open(self.file.path, driver=False)
         return super().get_all_trials(study_id, deepcopy, states)
 
     def compact(self) -> None:
-        """Rewrite the file with one line a trial; who reads the old file goes on with that.
+        """Rewrite the file with one line per trial; readers open the new file by themselves.
 
-        Where the disk is too full for another file the old one stays.
+        If the disk is too full for another file, the old one stays.
         """
         old, beside = self.file, Path(f"{self.file.path}.partial")
         beside.unlink(missing_ok=True)
@@ -248,7 +248,7 @@ class StudyJournal(JournalStorage):
             with copy.together():
                 copy_studies(self, copy, [study.study_name for study in self.get_all_studies()])
         except StorageError as error:
-            logger.warning("the journal keeps its size: %s", error)
+            logger.warning("the journal could not be compacted: %s", error)
             beside.unlink()
             return
         beside.replace(old.path)
@@ -257,7 +257,7 @@ class StudyJournal(JournalStorage):
 
 
 def copy_studies(source: BaseStorage, target: BaseStorage, names: list[str]) -> int:
-    """Copy studies with all their trials, in the order they were made; return how many trials."""
+    """Copy studies with all trials, in the order of their creation; return the number of trials."""
     trials: list[tuple[int, int, FrozenTrial]] = []
     for name in names:
         old = source.get_study_id_from_name(name)

@@ -1,7 +1,7 @@
-"""Optuna's storage in a database that may be away for a moment (restarted, cut off).
+"""Optuna's storage in a database that may be unavailable for a moment (restarted, cut off).
 
-Every call is tried again for 15 s. What a lost answer leaves open is found by reading: a trial
-that was created by its token, an end by the trial's state.
+Every call is tried again for 15 s. If the answer to a write was lost, reading shows whether it was
+made: a created trial is found by its token, an end by the trial's state.
 """
 
 from __future__ import annotations
@@ -37,24 +37,25 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PATIENCE = 15.0
-"""Seconds; less than those (``driver_lock.EXPIRY``) after which another machine may drive."""
+"""Seconds of attempts; fewer than ``driver_lock.EXPIRY``, after which another driver may start."""
 
 FIRST_WAIT, LONGEST_WAIT = 0.25, 2.0
 
 
 class DatabaseGone(SentuneError):
-    """A study's database that did not come back; everything that was stored is whole."""
+    """A study's database did not come back in time; everything stored is intact."""
 
 
 def waiting(engine: Engine, action: Callable[[bool], T]) -> T:
-    """Return what an action on a database gives, tried again for ``PATIENCE`` seconds.
+    """Return the result of an action on a database, trying again for ``PATIENCE`` seconds.
 
-    The action is told whether an earlier attempt may have been made without its answer.
+    Args:
+        action: called with True if an earlier attempt may have succeeded without an answer.
 
     Raises:
         DatabaseGone: the database did not come back.
-        DamagedFile: it is an SQLite file, and damaged.
-        StorageInternalError: it answers, and refuses.
+        DamagedFile: the database is a damaged SQLite file.
+        StorageInternalError: the database answers with an error.
     """
     began, wait = time.monotonic(), FIRST_WAIT
     while True:
@@ -70,29 +71,29 @@ def waiting(engine: Engine, action: Callable[[bool], T]) -> T:
             if silent + wait > PATIENCE:
                 raise DatabaseGone(
                     f"--optuna {name}: the database has not answered for {silent:.0f} s "
-                    f"({first_line(error)}). Everything that was stored is whole: start the "
-                    "database and run the same command again; trials go on from their checkpoints"
+                    f"({first_line(error)}). Everything stored is intact: start the database and "
+                    "run the same command again; trials continue from their checkpoints"
                 ) from error
             if wait == FIRST_WAIT:
-                logger.warning("%s is away, trying again: %s", name, first_line(error))
+                logger.warning("%s does not answer, trying again: %s", name, first_line(error))
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
 
 
 def damaged_database(url: str, error: Exception) -> DamagedFile | None:
-    """Return the error of a damaged SQLite file; None for other errors.
+    """Return the error to raise for a damaged SQLite file; None for other errors.
 
-    Optuna raises a ``ValueError`` or ``LookupError`` for a stored text that it cannot read.
+    Optuna raises a ``ValueError`` or ``LookupError`` for a stored text that it cannot parse.
     """
     path = sqlite_path(url)
     unread = "" if isinstance(error, SQLAlchemyError | StorageInternalError) else str(error)
     if path is None or not (why := unread or damage_in(error)):
         return None
-    return DamagedFile(path, f"the database is damaged ({why})", "bring it back from a copy")
+    return DamagedFile(path, f"the database is damaged ({why})", "restore it from a copy")
 
 
 def _away(engine: Engine, error: Exception) -> bool:
-    """Return whether a server was lost; what a file's database says is about the file."""
+    """Return whether the connection to a server was lost; never for SQLite, which has none."""
     cause = error if isinstance(error, SQLAlchemyError) else error.__cause__
     lost = isinstance(cause, OperationalError | InterfaceError) or bool(
         getattr(cause, "connection_invalidated", False)
@@ -103,7 +104,7 @@ def _away(engine: Engine, error: Exception) -> bool:
 def _waited(
     method: Callable[Concatenate[RDBStorage, P], T], *, writes_trial: bool = False
 ) -> Callable[Concatenate[StudyDatabase, P], T]:
-    """Return the method of a database that is waited for."""
+    """Return a method of ``RDBStorage`` that waits for the database."""
 
     def call(self: StudyDatabase, /, *given: P.args, **named: P.kwargs) -> T:
         asked: Callable[..., T] = getattr(self._backend, method.__name__)
@@ -119,11 +120,11 @@ _written = partial(_waited, writes_trial=True)
 
 
 class StudyDatabase(BaseStorage):
-    """Optuna's ``RDBStorage``, waited for, which reads no trial twice without need.
+    """Optuna's ``RDBStorage`` that waits for its database and caches trials.
 
-    Ended trials never change. The driver of a study is the only one who writes it and its trials:
-    it keeps what it has written or read, and reads a trial again whose end it has stored. Others
-    read again the study, and every trial that has not ended.
+    Ended trials never change. The driver is the only process that writes a study and its trials, so
+    it caches what it has read or written, and reads a trial once more after storing its end. Other
+    processes read the study and every trial that has not ended again.
 
     Args:
         driver: whether this process drives the studies that it asks for.
@@ -141,14 +142,14 @@ class StudyDatabase(BaseStorage):
         self._check: Callable[[], None] = lambda: None
 
     def guard(self, lock: DriverLock) -> None:
-        """Ask a lock before each write of a trial."""
+        """Check a lock before each write of a trial."""
         self._check = lock.check
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(StudyDatabase, driver=self.driver), (self._backend,)
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
-        """Create a trial once, also where the answer is lost, and return its id.
+        """Create a trial once, even if the database's answer is lost, and return its id.
 
         Raises:
             Overtaken: another driver has added trials.
@@ -169,7 +170,7 @@ class StudyDatabase(BaseStorage):
                 self._trials[study_id].append(trial)
                 return trial_id
             self._trials.pop(study_id)
-            made = self._with_token(study_id, known, token)  # Optuna tries again by itself, too
+            made = self._with_token(study_id, known, token)  # several: Optuna tries again, too
             for other in made[1:]:
                 self.set_trial_user_attr(other, TWIN, known)
                 self.set_trial_state_values(other, Stored.FAIL)
@@ -178,7 +179,7 @@ class StudyDatabase(BaseStorage):
             return made[0] if made else trial_id
 
     def _with_token(self, study_id: int, since: int, token: str | None) -> list[int]:
-        """Return ids of the trials with a token, of those from a number on."""
+        """Return the ids of trials with a token, from a trial number on."""
         trials = self._backend.get_all_trials(study_id, deepcopy=False) if token else []
         found = [t.number for t in trials[since:] if t.user_attrs.get(TOKEN) == token]
         return [self.get_trial_id_from_study_id_trial_number(study_id, n) for n in found]
@@ -204,7 +205,7 @@ class StudyDatabase(BaseStorage):
     ) -> bool:
         def attempt(again: bool) -> bool:
             if again and self._backend.get_trial(trial_id).state == state:
-                return True  # it was stored, and the answer lost
+                return True  # it was stored, but the answer was lost
             return self._backend.set_trial_state_values(trial_id, state, values)
 
         return self._change(trial_id, attempt)
@@ -215,10 +216,10 @@ class StudyDatabase(BaseStorage):
         action: Callable[[bool], T],
         written: Mapping[str, Mapping[Any, Any]] | None = None,
     ) -> T:
-        """Change a trial, which is read again when it is asked for.
+        """Change a trial, which is read again at the next request.
 
         Args:
-            written: what a driver need not read again: field of the trial -> entries of it.
+            written: field of the trial -> new entries; with it a driver updates its cache instead.
         """
         self._check()
         with self._lock:
@@ -231,7 +232,7 @@ class StudyDatabase(BaseStorage):
             done = waiting(self.engine, action)
             known = self._trials.get(place[0])
             if written and self.driver and known and not unread:
-                trial = copy.copy(known[place[1]])  # another object: a view sees that it changed
+                trial = copy.copy(known[place[1]])  # a new object tells a view of the change
                 for name, entries in written.items():
                     setattr(trial, name, {**getattr(trial, name), **entries})
                 known[place[1]] = trial
@@ -261,7 +262,7 @@ class StudyDatabase(BaseStorage):
             return self._ids[place]
 
     def _known(self, study_id: int) -> list[FrozenTrial]:
-        """Return all trials of a study as they are now; what cannot have changed is from memory."""
+        """Return all trials of a study, from the cache if they cannot have changed."""
         with self._lock:
             if study_id not in self._trials:
                 read = self._asked(lambda: self._backend.get_all_trials(study_id, deepcopy=False))
@@ -276,7 +277,7 @@ class StudyDatabase(BaseStorage):
             for number in again:
                 known[number] = self._read(trial_id(study_id, number))
             self._changed -= {(study_id, number) for number in again}
-            with suppress(KeyError):  # there is no further one
+            with suppress(KeyError):  # no further trial
                 while not self.driver:
                     known.append(self._read(trial_id(study_id, len(known))))
             return known
@@ -287,7 +288,7 @@ class StudyDatabase(BaseStorage):
     def _asked(self, action: Callable[[], T]) -> T:
         try:
             return waiting(self.engine, lambda _: action())
-        except KeyError:  # there is no such trial
+        except KeyError:  # no such study or trial
             raise
         except (ValueError, LookupError) as error:
             if damage := damaged_database(str(self.engine.url), error):
@@ -302,14 +303,14 @@ class StudyDatabase(BaseStorage):
                 return self._backend.create_new_study(directions, study_name)
             except DuplicatedStudyError:
                 if not again or study_name is None:
-                    raise  # else it was made, and the answer lost
+                    raise  # otherwise it was created, but the answer was lost
                 return self._backend.get_study_id_from_name(study_name)
 
         return waiting(self.engine, attempt)
 
     def delete_study(self, study_id: int) -> None:
         with self._lock:
-            # SQLite gives the number of a deleted study to the next one
+            # SQLite reuses the id of a deleted study
             trials = (self._trials, self._ids, self._places, self._changed)
             known: tuple[Any, ...] = (*trials, self._attributes, self._studies)
             for kept in known:

@@ -1,4 +1,4 @@
-"""A driver's lock and record in PostgreSQL: an advisory lock of a session, and a row of a table."""
+"""Driver lock in PostgreSQL: a session's advisory lock, and a table row for the record."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from sentune.io.databases import alone_in, database_url
 from sentune.study.store.driver_process import LOCKS, Driver, Record
 
 SILENT = {"connect_timeout": 10, "tcp_user_timeout": 30_000}
-"""Seconds to connect, milliseconds after which a silent connection is given up: without them a cut
-network holds a client for a quarter of an hour, also when it is whole again."""
+"""Timeouts of libpq: seconds to connect, and milliseconds of unanswered data. Without them a cut
+network blocks a client for a quarter of an hour, even after it works again."""
 
 KEEPALIVE = {"idle": 10, "interval": 5, "count": 3}
-"""Seconds of silence, seconds between questions and their number, after which a connection is cut:
-the server then frees the lock of a machine that is dead, which else takes it two hours."""
+"""TCP keepalive: seconds of silence, seconds between probes, and their number. With them the server
+frees the lock of a dead machine within 25 s instead of two hours."""
 
 
 class PostgresLock:
-    """Advisory lock of a session: the server frees it when the connection ends, however it does.
+    """Advisory lock of a session; the server frees it when the connection ends for any reason.
 
-    Its methods are those of ``FileLock``; ``lock`` raises InvalidValue where a proxy hands the
-    session to others between two transactions.
+    It has the methods of ``FileLock``. ``lock`` raises InvalidValue if a proxy shares the session
+    among clients (transaction pooling).
     """
 
     def __init__(self, url: str, study: str) -> None:
@@ -46,11 +46,11 @@ class PostgresLock:
         }
         self._session: Connection | None = None
         self._holding = False
-        self._number = 0  # of the session that had the lock last, in the server
+        self._number = 0  # the server's pid of the session that had the lock last
         LOCKS.add(self)
 
     def close_in_child(self) -> None:
-        # closing the connection in the child would tell the server to end this process's session
+        # closing the connection in the child would make the server end the parent's session
         if self._session is not None and not self._session.invalidated:
             nothing = os.open(os.devnull, os.O_RDWR)
             socket = self._session.connection.driver_connection
@@ -76,15 +76,15 @@ class PostgresLock:
                 session.exec_driver_sql(f"SET tcp_keepalives_{name} = {value}")
             pid = _own_pid(session)
             with engine.connect().execution_options(isolation_level="READ COMMITTED") as other:
-                # its transaction takes a server's connection: ours, if a proxy shares them, or one
-                # that the proxy then hands to us
+                # a pooling proxy serves this transaction with our server connection, or gives us
+                # another one meanwhile
                 shared = _own_pid(other) == pid or _own_pid(session) != pid
                 other.rollback()
                 shared = shared or any(_own_pid(session) != pid for _ in range(2))
             if shared:
                 fix = (
-                    "a proxy in between shares sessions among its clients (transaction pooling), "
-                    "so that no driver can hold its study; give the address of PostgreSQL itself"
+                    "this is a proxy that shares sessions among its clients (transaction pooling), "
+                    "so it cannot hold a driver's lock; give the address of PostgreSQL itself"
                 )
                 raise InvalidValue("--optuna", without_credentials(self._url), fix)
         except BaseException:
@@ -97,7 +97,7 @@ class PostgresLock:
         if self._session is not None:
             session, self._session = self._session, None
             with contextlib.suppress(SQLAlchemyError), session:  # it may be cut already
-                # the server sees the end of a session some time after it was closed
+                # unlock first: the server notices the end of a session with a delay
                 if held and not session.invalidated:
                     session.execute(
                         text("SELECT pg_advisory_unlock(CAST(:key AS bigint))"), self._names
@@ -106,8 +106,8 @@ class PostgresLock:
     def holds(self, generation: int) -> bool:
         """Return whether this object holds the lock, and no later start was recorded.
 
-        A connection that was cut is made again, and the lock is taken again where no other start
-        has taken it meanwhile: so a restarted database costs a study nothing.
+        If the connection was cut, it reconnects and takes the lock again unless another start has
+        taken it: a study survives a restart of its database.
         """
         if self._session is not None and not self._session.invalidated and self._holding:
             try:
@@ -116,7 +116,7 @@ class PostgresLock:
             except SQLAlchemyError:
                 if not self._session.invalidated:
                     raise
-        # the server may still take a session that was cut off for alive
+        # the server may not have noticed yet that the old session was cut off
         end = f"SELECT pg_terminate_backend(pid) {HELD} AND pid = :number"
         self._elsewhere(end, number=self._number)
         taken = self.lock()
@@ -131,7 +131,7 @@ class PostgresLock:
         return bool(self._elsewhere(f"SELECT 1 {HELD}"))
 
     def read(self) -> Record:
-        # looking makes no table
+        # reading must not create the table
         ((table,),) = self._elsewhere("SELECT to_regclass('sentune_drivers')")
         if table is None:
             return Record()
@@ -180,7 +180,7 @@ class PostgresLock:
         return self._session.execute(text(statement), {**self._names, **values})
 
     def _elsewhere(self, statement: str, **values: Any) -> Sequence[Row[Any]]:
-        """Run a statement in another session than the lock's; return its rows."""
+        """Run a statement in a new session, not the lock's; return its rows."""
         with _engine(self._url).connect() as connection:
             return connection.execute(text(statement), {**self._names, **values}).all()
 
@@ -208,14 +208,15 @@ HELD = """FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
 
 
 def _own_pid(session: Connection) -> int:
+    """Return the server's pid of a session."""
     return int(session.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
 
 
 @functools.lru_cache(maxsize=16)
 def _engine(url: str) -> Engine:
-    """Return an engine whose every connection is a session of its own.
+    """Return an engine without a pool: every connection is a session of its own.
 
-    libpq's limits, where the URL does not name them, notice a cut network in 25 s.
+    Unless the URL sets libpq's timeouts, they are such that a cut network is noticed in 25 s.
     """
     limits = SILENT | {"keepalives": 1}
     limits |= {f"keepalives_{name}": value for name, value in KEEPALIVE.items()}

@@ -26,16 +26,16 @@ from sentune.study.store.postgres_lock import SILENT
 from sentune.study.store.trial_codec import DIRECTIONS, milestones, own
 
 FINGERPRINT = "fingerprint"
-"""Attribute of a study: what all of its trials share."""
+"""Attribute of an Optuna study: all inputs that its trials share, such as corpora and code."""
 OLD_FINGERPRINT = "world"
-"""Its name in studies of version 0.2.0 and before."""
+"""Name of that attribute in studies of version 0.2.0 and before."""
 
 BUSY_SECONDS = 60
-"""How long a writer waits for another one before SQLite calls the database locked."""
+"""Seconds that SQLite waits for another writer before it reports a locked database."""
 
 
 def storage_url(folder: str, optuna_url: str | None) -> str:
-    """Return where a study is driven: the URL that the user names, else its journal's path.
+    """Return the database URL if the user names one, else the path of the folder's journal.
 
     Raises:
         InvalidValue: the folder is remote and no URL is given; a journal needs a file system.
@@ -50,9 +50,9 @@ def storage_url(folder: str, optuna_url: str | None) -> str:
     name = path.parent.name
     if not path.exists() and path.with_name(DATABASE).exists():
         raise StudyConflict(
-            f"study {name!r} was made by an older version, in SQLite: it can be looked at, "
-            f"evaluated and reported; go on in a new one: sentune study fork {name} NEW-NAME "
-            f"--storage {shlex.quote(str(path.parent.parent))}"
+            f"study {name!r} was made by an older version, in SQLite. It can be shown, evaluated "
+            f"and reported, but not continued; continue in a new study: sentune study fork {name} "
+            f"NEW-NAME --storage {shlex.quote(str(path.parent.parent))}"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     return str(path)
@@ -62,10 +62,10 @@ def open_storage(url: str, *, driver: bool = False) -> StudyJournal | StudyDatab
     """Open Optuna's storage at the path of a journal or the URL of a database.
 
     Args:
-        driver: whether this process drives the study; else it only looks at it.
+        driver: whether this process drives the study; otherwise it only reads.
 
     Raises:
-        InvalidValue: it cannot be reached; credentials are left out of the message.
+        InvalidValue: it cannot be opened; credentials are left out of the message.
         DamagedFile: the journal or the SQLite file is damaged.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -85,12 +85,12 @@ def open_storage(url: str, *, driver: bool = False) -> StudyJournal | StudyDatab
         raise InvalidValue("--optuna", without_credentials(url), fix) from None
     if named.get_backend_name() == "sqlite":
         event.listen(storage.engine, "connect", _write_ahead)
-        storage.engine.dispose()  # connections made before the listener was there
+        storage.engine.dispose()  # closes connections that were made without the listener
     return StudyDatabase(storage, driver=driver)
 
 
 def _arguments(url: URL) -> dict[str, Any]:
-    """Return how connections to a database are made."""
+    """Return the arguments of SQLAlchemy's ``create_engine`` for a database."""
     if url.get_backend_name() == "sqlite":
         return {"connect_args": {"timeout": BUSY_SECONDS}}
     limits = SILENT if url.get_driver_name() in ("psycopg2", "psycopg") else {}
@@ -99,13 +99,13 @@ def _arguments(url: URL) -> dict[str, Any]:
 
 
 def _write_ahead(connection: Any, record: object) -> None:
-    """Set SQLite's WAL mode: readers (a dashboard, ``study show``) do not lock out the driver."""
+    """Set SQLite's WAL mode: readers (a dashboard, ``study show``) do not block the driver."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
 
 
 def study_id(storage: BaseStorage | None, name: str) -> int | None:
-    """Return Optuna's number of the study of this name; None where a storage has none."""
+    """Return Optuna's id of the study with this name, or None if there is no such study."""
     try:
         return storage.get_study_id_from_name(name) if storage is not None else None
     except KeyError:
@@ -113,7 +113,7 @@ def study_id(storage: BaseStorage | None, name: str) -> int | None:
 
 
 def stored_fingerprint(attributes: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what all trials of a study share, from its attributes; None where it has none."""
+    """Return the fingerprint from the attributes of an Optuna study, or None if it has none."""
     found: dict[str, Any] | None = attributes.get(FINGERPRINT, attributes.get(OLD_FINGERPRINT))
     return found
 
@@ -126,17 +126,17 @@ def open_study(
     fingerprint: Mapping[str, Any],
     keeps_runs: bool = True,
 ) -> optuna.Study:
-    """Open the study of this name, or make it.
+    """Open the study with this name, or create it.
 
     Args:
         modes: ``max`` or ``min`` of each objective.
-        fingerprint: everything that its trials must share, JSON types.
-        keeps_runs: whether a folder of a run is there. Where there is none, a study of another
-            fingerprint none of whose trials came to a milestone is replaced: a start that failed
-            is no reason to refuse the corrected command.
+        fingerprint: all inputs that its trials must share, in JSON types.
+        keeps_runs: whether the folder of any run exists. If not, a study with another fingerprint
+            is replaced unless one of its trials reached a milestone: the corrected command must
+            work after a failed start.
 
     Raises:
-        StudyConflict: it exists and has another fingerprint; says what differs.
+        StudyConflict: it exists with another fingerprint; the message lists the differences.
     """
     if study_id(storage, name) is None:
         storage.create_new_study([DIRECTIONS[mode] for mode in modes], name)
@@ -151,12 +151,12 @@ def open_study(
         if not any(milestones(trial) for trial in begun):
             storage.delete_study(storage.get_study_id_from_name(name))
             if isinstance(storage, StudyJournal):
-                storage.compact()  # a later compaction would number the new study as the old one
+                storage.compact()  # now, because a later one would change the new study's id
             return open_study(storage, name, modes=modes, fingerprint=fingerprint)
     if changed := "\n".join(f"  {line}" for line in differences(known, now)):
         raise StudyConflict(
-            f"study {name!r} exists and was made from something else:\n{changed}\n"
-            "Give another --study NAME, run the command that started this one, or add\n"
-            "--fork NAME: a new study that knows those of the old trials that still hold."
+            f"study {name!r} exists with other inputs:\n{changed}\n"
+            "Give another --study NAME, run the command that started this study, or add\n"
+            "--fork NAME to start a new study that takes over the old trials that are still valid."
         )
     return study

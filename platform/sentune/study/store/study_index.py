@@ -1,4 +1,4 @@
-"""Index of the studies in a storage, with the state of each."""
+"""Index of the studies in a folder, bucket or database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sentune.summary import FIX
 
 DESCRIPTION, SUMMARY, TEST_READS = "study.json", "summary.json", "test_reads.json"
 FINALS = "/finalists"
-"""Ends the Optuna name of a study's finals."""
+"""Suffix of the Optuna name of a study's finals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +25,11 @@ class StudyPlace:
     """Addresses of a study's folder and trials.
 
     Attributes:
-        folder: local path or URI of its own folder; empty where only its database is known.
-        url: path of its journal or URL of its database; empty where it has none yet.
-        description: its ``study.json``, as its last start wrote it: ``job``, ``options``,
-            ``space``, ``command`` and ``started``; empty before that.
-        trouble: what is wrong with ``study.json``; empty if nothing is.
+        folder: local path or URI of its own folder; empty if only its database is known.
+        url: path of its journal or URL of its database; empty if it has none yet.
+        description: content of its ``study.json`` (``job``, ``options``, ``space``, ``command``,
+            ``started``), which each start writes; empty before the first.
+        trouble: why ``study.json`` cannot be read; empty if it can.
     """
 
     name: str
@@ -39,24 +39,24 @@ class StudyPlace:
     trouble: str = ""
 
     def summary(self) -> dict[str, Any]:
-        """Return the last ``summary.json``; empty where there is none, or a damaged one."""
+        """Return the last ``summary.json``; empty if there is none or it is damaged."""
         return self.read_summary()[0]
 
     def read_summary(self) -> tuple[dict[str, Any], str]:
-        """Return the last ``summary.json``, and what is wrong with it; empty for nothing."""
+        """Return the last ``summary.json``, and why it cannot be read; empty if it can."""
         try:
             content = read_json(f"{self.folder}/{SUMMARY}") if self.folder else {}
             if not all(isinstance(content.get(name, ""), str) for name in ("state", "reason")):
-                raise ValueError("state or reason is no text")
+                raise ValueError("state or reason is not a string")
         except ValueError as error:
             return {}, f"{SUMMARY} is damaged ({error}); {FIX}"
         return content, ""
 
     def test_reads(self) -> list[dict[str, Any]]:
-        """Return the readings of the test corpora by ``test_reads.json``, else by the summary.
+        """Return the readings of the test corpora from ``test_reads.json``, or else the summary.
 
         Raises:
-            DamagedFile: the first is damaged, and the second has none.
+            DamagedFile: ``test_reads.json`` is damaged, and the summary has no readings.
         """
         text = read_document(self.folder, TEST_READS) if self.folder else None
         kept = self.summary().get("test_reads", [])
@@ -67,16 +67,16 @@ class StudyPlace:
                 with suppress(ValueError):
                     return _readings(kept)
             file = f"{self.folder}/{SUMMARY if text is None else TEST_READS}"
-            fix = "bring it back from a copy, or move it away and give --force-test"
-            raise DamagedFile(file, f"it is damaged ({error})", f"{fix} (it is recorded)") from None
+            fix = "restore it from a copy, or move it away and give --force-test (is recorded)"
+            raise DamagedFile(file, f"it is damaged ({error})", fix) from None
 
 
 def every_study(storage: str, optuna_url: str | None = None) -> list[StudyPlace]:
-    """Return the studies of a storage, by name.
+    """Return the studies of a storage, ordered by name.
 
     Args:
         storage: folder or URI whose folders are studies, or the URL of an Optuna database.
-        optuna_url: database of all studies in that folder, as their ``--optuna``.
+        optuna_url: the studies' ``--optuna``, the database with the trials of all of them.
 
     Raises:
         InvalidValue: there is no such folder or database.
@@ -102,7 +102,7 @@ def find_study(storage: str, name: str, optuna_url: str | None = None) -> StudyP
     """Return one study by its name.
 
     Raises:
-        InvalidValue: there is none; says which ones there are.
+        InvalidValue: there is none; the message lists the existing ones.
     """
     places = {place.name: place for place in every_study(storage, optuna_url)}
     if name in places:
@@ -112,23 +112,23 @@ def find_study(storage: str, name: str, optuna_url: str | None = None) -> StudyP
 
 
 def is_database(storage: str) -> bool:
-    """Return whether a storage is named by its database's URL, not by a folder or bucket."""
+    """Return whether a storage is the URL of a database, not a folder or bucket."""
     scheme, separator, _ = storage.partition("://")
     kinds = ("sqlite", "postgresql", "postgres", "mysql")
     return bool(separator) and scheme.split("+")[0] in kinds
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Return the object in a JSON file, local or remote; empty where there is no file.
+    """Return the object in a JSON file, local or remote; empty if there is no file.
 
     Raises:
-        ValueError: it is no JSON, or no object.
+        ValueError: the file is not JSON, or not an object.
     """
     folder, _, name = path.rpartition("/")
     text = read_document(folder, name)
     content = json.loads(text) if text is not None else {}
     if not isinstance(content, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not a JSON object")
     return content
 
 
@@ -137,7 +137,7 @@ def _readings(content: Any) -> list[dict[str, Any]]:
     needed = {"run", "test", "time", "forced"}
     listed: list[Any] = content if isinstance(content, list) else [None]
     if not all(isinstance(one, dict) and needed <= one.keys() for one in listed):
-        raise ValueError("it is no list of readings")
+        raise ValueError("it is not a list of readings")
     return listed
 
 
@@ -148,14 +148,14 @@ def _in_folder(name: str, folder: str, optuna_url: str | None) -> StudyPlace | N
     try:
         description = read_json(f"{folder}/{DESCRIPTION}")
     except ValueError as error:  # one damaged file must not hide the other studies
-        trouble = f"{DESCRIPTION} is damaged ({error}); the study's own command writes it again"
+        trouble = f"{DESCRIPTION} is damaged ({error}); run the study's own command to rewrite it"
     stored = description.get("options", {}).get("optuna") or ""
     named = optuna_url or sqlite_from(stored, description.get("folder", ""))
     if not named and "://" not in folder:
         journal, database = Path(folder, JOURNAL), Path(folder, DATABASE)
         old = f"sqlite:///{database}" if database.exists() else ""
         named = str(journal) if journal.exists() else old
-    if not (description or trouble):  # of the storage's other folders a database knows nothing
+    if not (description or trouble):  # a database of all studies says nothing about a folder
         files, root = files_at(f"{folder}/trials")
         if not named or (named == optuna_url and not files.isdir(root)):
             return None

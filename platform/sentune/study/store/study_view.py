@@ -1,4 +1,4 @@
-"""A study as it stands, read from its storage and its folder: the one read model of a study.
+"""Read model of a study: a snapshot of its storage, lock and folder.
 
 The live display, ``sentune study``, the report and MLflow all show a ``StudySnapshot``.
 """
@@ -27,24 +27,24 @@ from sentune.study.store.driver_process import ProcessState
 from sentune.study.store.storage import open_storage, stored_fingerprint, study_id
 from sentune.study.store.study_index import FINALS, StudyPlace
 
-GOES_ON = "its own command or `sentune study resume` goes on"
+GOES_ON = "its own command or `sentune study resume` continues it"
 TABLES = "readouts.json"
-"""File in a run's folder with the tables of its sweeps, at its best milestone."""
+"""File in a run's folder with the tables of its readout sweeps, at its best milestone."""
 
 IDENTITY = "mlflow_identity"
-"""Attribute of the Optuna study that tells studies of one name apart on an MLflow server."""
+"""Attribute of an Optuna study that distinguishes studies of one name on an MLflow server."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRun:
-    """A training run as it is stored: of the search, or of the finals.
+    """A stored training run, of the search or of the finals.
 
     Attributes:
         trial: number of the trial of the search, also in the finals.
-        seed: of a run of the finals; None in the search.
-        began, ended: UTC milliseconds; ``ended`` is None while it runs.
-        times: milestone in examples -> UTC milliseconds.
-        trace: as of ``sentune.training.trial.Progress``, up to the last milestone.
+        seed: seed of a run of the finals; None in the search.
+        began, ended: Unix time in milliseconds; ``ended`` is None while it runs.
+        times: milestone in examples -> Unix time in milliseconds.
+        trace: as in ``sentune.training.trial.Progress``, up to the last milestone.
     """
 
     trial: int
@@ -57,26 +57,30 @@ class StoredRun:
 
     @property
     def name(self) -> str:
-        """Name of its folder."""
+        """Name of the run's folder."""
         return codec.run_name(self.trial, self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudySnapshot:
-    """A study at one moment; it does not change.
+    """A study at one moment; immutable.
 
     Attributes:
-        state: ``running``; ``suspended`` where its driver is stopped; ``silent`` where a driver on
-            another machine has not been heard of for too long; ``complete``, ``stopped``,
-            ``interrupted`` or ``failed`` as its last start ended; ``new`` before its first trial.
-        hours: of wall time in which a driver ran it.
-        varied: names of the settings that are searched.
-        runs: of the search by number, those taken over from other studies included.
-        finals: runs of the finals; of several with one trial and seed the last.
+        state: ``running``; ``suspended`` if its driver is stopped by a signal; ``silent`` if a
+            driver on another machine has sent no beat for too long; ``complete``, ``stopped``,
+            ``interrupted`` or ``failed`` after its last start ended; ``new`` before its first
+            trial; ``unknown`` if only its database is known and no driver runs.
+        reason: explanation of the state, or of a damaged file; may be empty.
+        hours: wall time in which a driver ran it.
+        varied: names of the searched settings.
+        runs: runs of the search by number, including those taken over from other studies.
+        finals: runs of the finals; the last one of each trial and seed.
         written: content of the last ``summary.json``; empty before the first end.
         test_reads: content of ``test_reads.json``.
         tables: names of the runs with a ``readouts.json`` in their folder.
-        fingerprint: what all its trials share, such as corpora and code; empty before the first.
+        identity: identity of the study on MLflow servers; empty if it has none yet.
+        fingerprint: inputs that all trials share, such as corpora and code; empty before the
+            first trial.
     """
 
     place: StudyPlace
@@ -100,17 +104,17 @@ class StudySnapshot:
 
     @property
     def alive(self) -> bool:
-        """Return whether a process drives it."""
+        """Return whether a process drives the study."""
         return self.state == "running"
 
     @property
     def objective(self) -> Objective:
-        """The first objective, which ranks the trials."""
+        """First objective, which ranks the trials."""
         return self.objectives[0]
 
     @property
     def planned(self) -> int | None:
-        """Trials that were asked for; None where only the database is known."""
+        """Number of trials that the user asked for; None if only the database is known."""
         options = self.place.description.get("options", {})
         if options.get("population"):
             return int(options["population"] * options["generations"])
@@ -119,53 +123,52 @@ class StudySnapshot:
 
     @cached_property
     def trials(self) -> list[TrialRecord]:
-        """The records of all trials, those of other studies included."""
+        """Records of all trials, including those of other studies."""
         return [run.record for run in self.runs]
 
     @cached_property
     def ends(self) -> list[TrialRecord]:
-        """Trials by number, one that was stopped and went on once; see ``with_ends``."""
+        """Trials by number; a trial that was stopped and continued appears once."""
         return with_ends(self.trials)
 
     @cached_property
     def counts(self) -> dict[TrialState, int]:
-        """State -> number of the trials that the study ran itself, one that went on once."""
+        """State -> number of the study's own trials, continued ones counted once."""
         return Counter(trial.state for trial in self.ends if not trial.source)
 
     @property
     def started(self) -> int:
-        """Number of the trials that the study ran itself."""
+        """Number of the study's own trials."""
         return sum(self.counts.values())
 
     @property
     def taken_over(self) -> int:
-        """Number of the trials that other studies ran."""
+        """Number of trials that were taken over from other studies."""
         return sum(bool(trial.source) for trial in self.trials)
 
     @property
     def ended(self) -> int:
-        """Number of its own trials that have ended."""
+        """Number of the study's own trials that have ended."""
         return self.started - self.counts.get(TrialState.RUNNING, 0)
 
     @cached_property
     def ranked(self) -> list[TrialRecord]:
-        """Complete trials that hold every constraint, best first, the earlier among equals."""
+        """Complete trials that meet every constraint, best first, the earlier among equals."""
         measured = [trial for trial in self.trials if self.objective.metric in trial.metrics]
         return ranked(measured, [self.objective])
 
     @property
     def best(self) -> TrialRecord | None:
-        """The first of ``ranked``; None where no trial is complete."""
+        """First of ``ranked``; None if it is empty."""
         return self.ranked[0] if self.ranked else None
 
     @property
     def leading(self) -> TrialRecord | None:
-        """The trial with the best objective so far that breaks no constraint, complete or not, the
-        first of equals; NaN is never best."""
+        """Feasible trial with the best finite objective so far, complete or not."""
         metric = self.objective.metric
         scored = [
             trial
-            for trial in (*self.ends, *self.trials)  # one that went on has its parents' best, too
+            for trial in (*self.ends, *self.trials)  # a continued one has its parents' best, too
             if math.isfinite(trial.metrics.get(metric, math.nan))
             and not trial.on_part
             and trial.feasible
@@ -174,7 +177,7 @@ class StudySnapshot:
 
     @cached_property
     def spent(self) -> Spent:
-        """Resources that it has used up; trials of other studies were paid for there."""
+        """Resources that the study has used, without those of trials from other studies."""
         return Spent.of(self.trials, (run.record for run in self.finals), self.hours)
 
     @cached_property
@@ -199,7 +202,7 @@ class StudySnapshot:
         return [*map(Constraint.parse, self.fingerprint.get("constraints", []))]
 
     def shown(self, at_most: int) -> list[TrialRecord]:
-        """The trials by number; of more than ``at_most`` those at work, the best, the latest."""
+        """Return at most so many trials by number, chosen from the running, best and latest."""
         if len(self.ends) <= at_most:
             return self.ends
         running = [t.id for t in self.ends if t.state is TrialState.RUNNING]
@@ -210,9 +213,12 @@ class StudySnapshot:
 
 
 class StudyView:
-    """Takes snapshots of one study; a run is read again only when it changes. It writes nothing.
+    """Takes snapshots of one study, without writing. A run is read again only when it changes.
 
-    It may be shared between threads. ``storage`` is the study's where that is open already.
+    Threads may share a view.
+
+    Args:
+        storage: the study's storage if it is open already.
     """
 
     def __init__(self, place: StudyPlace, storage: BaseStorage | None = None) -> None:
@@ -223,18 +229,19 @@ class StudyView:
         self._lock = threading.RLock()
 
     def snapshot(self, *, driven: bool = False) -> StudySnapshot:
-        """Return the study as it stands now.
+        """Return a snapshot of the study.
 
-        Where it is ``driven`` by this process, which needs neither the lock nor the folder to know
-        that, state, hours and documents are left out.
+        Args:
+            driven: whether this process drives it; then the lock, the hours and the documents in
+                the folder are not read.
         """
         with self._lock:
             name = self.place.name
             search, finals = study_id(self.storage, name), study_id(self.storage, name + FINALS)
-            said: dict[str, Any] = {}
+            attributes: dict[str, Any] = {}
             if self.storage and search is not None:
-                said = self.storage.get_study_user_attrs(search)
-            fingerprint = stored_fingerprint(said) or {}
+                attributes = self.storage.get_study_user_attrs(search)
+            fingerprint = stored_fingerprint(attributes) or {}
             space = fingerprint.get("space") or self.place.description.get("space") or {}
             first = Objective(space.get("objective", ""), space.get("mode", "max"))
             others = (Objective(**other) for other in fingerprint.get("objectives", []))
@@ -246,13 +253,13 @@ class StudyView:
                 runs=runs,
                 finals=tuple({(run.trial, run.seed): run for run in again}.values()),
                 tables=frozenset(self.with_tables()),
-                identity=said.get(IDENTITY, ""),
+                identity=attributes.get(IDENTITY, ""),
                 fingerprint=fingerprint,
                 **({} if driven else self._of_folder(len(runs))),
             )
 
     def with_tables(self) -> set[str]:
-        """Names of the runs with a ``readouts.json``, listed once; their writer adds to them."""
+        """Return names of the runs with a ``readouts.json``; their writer adds to this set."""
         with self._lock:
             if self._tables is None:
                 found: Iterable[object] = ()
@@ -265,9 +272,9 @@ class StudyView:
             return self._tables
 
     def _of_folder(self, trials: int) -> dict[str, Any]:
-        """Return what the lock and the documents in the folder say.
+        """Return the snapshot's fields that come from the lock and the documents in the folder.
 
-        The holder of the lock counts first, then what the last start wrote.
+        The lock's holder determines the state; without one, the last ``summary.json`` does.
         """
         written, trouble = self.place.read_summary()
         held = standing(self.place.url, self.place.name)
@@ -275,7 +282,7 @@ class StudyView:
         if held.holder is not None:
             state, reason = _driven(held.holder)
         elif not self.place.folder and trials:
-            state, reason = "unknown", "how it ended stands in its folder; give its --storage, too"
+            state, reason = "unknown", "its folder has its end; give its --storage, too"
         elif state in ("", "running"):
             state, reason = ("interrupted", GOES_ON) if trials else ("new", "")
         reads: list[dict[str, Any]] = []
@@ -298,13 +305,13 @@ class StudyView:
         known, found = self._read[study], []
         for trial in self.storage.get_all_trials(study, deepcopy=False):
             before, run = known.get(trial.number, (None, None))
-            # a changed trial is another object; of a database each is one every time
+            # a changed trial is another object; a database may give another one every time
             if before is not trial and not (before and before.state.is_finished()):
                 try:
                     run = _stored(trial, objective)
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
                     why = f"trial {trial.number} cannot be read ({error!r})"
-                    raise DamagedFile(self.place.url, why, "bring it back from a copy") from error
+                    raise DamagedFile(self.place.url, why, "restore it from a copy") from error
                 known[trial.number] = trial, run
             if run is not None:
                 found.append(run)
@@ -312,27 +319,28 @@ class StudyView:
 
 
 def _driven(holder: Holder) -> tuple[str, str]:
+    """Return state and reason of a study whose lock has a holder."""
     if holder.gone:
         return "interrupted", f"its driver died ({holder.driver}); {GOES_ON}"
     if holder.state is ProcessState.UNKNOWN:
-        return "silent", f"its driver was last heard of {holder.quiet:.0f} s ago ({holder.driver})"
+        return "silent", f"no beat of its driver for {holder.quiet:.0f} s ({holder.driver})"
     if holder.state is ProcessState.SUSPENDED:
-        return "suspended", f"wake its driver or kill it ({holder.driver})"
+        return "suspended", f"continue or kill its driver ({holder.driver})"
     return "running", {"": "", "stop": "asked to stop"}.get(holder.signal, "asked to stop now")
 
 
 def _stored(trial: FrozenTrial, objective: Objective) -> StoredRun | None:
-    """Return the run; None where it waits, or is a copy of another trial of its study."""
+    """Return the run of a trial; None if it waits or is a copy of another trial of its study."""
     if not codec.known(trial):
         return None
-    said = trial.user_attrs
-    # Optuna's moments are in local time
+    attributes = trial.user_attrs
+    # Optuna's times are naive local times
     moments = (trial.datetime_start, trial.datetime_complete)
     began, ended = (round(1000 * at.timestamp()) if at is not None else 0 for at in moments)
     first, curve = began or ended, codec.milestones(trial)
     return StoredRun(
-        trial=said.get(codec.TRIAL, trial.number),
-        seed=said[codec.SEED] if codec.TRIAL in said else None,
+        trial=attributes.get(codec.TRIAL, trial.number),
+        seed=attributes[codec.SEED] if codec.TRIAL in attributes else None,
         record=codec.record_of(trial, objective),
         began=first,
         ended=(ended or first) if trial.state.is_finished() else None,

@@ -1,4 +1,4 @@
-"""A trial as Optuna's storage holds it, and what is read from that alone."""
+"""Names of a trial's attributes in Optuna's storage, and functions that read a stored trial."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ WARM_FROM, WARM_NUMBER = "warm_from", "warm_number"
 MILESTONE, COST = "milestone:", "cost:"
 
 END = "end"
-"""How a trial ends, written before Optuna's state: ``state``, ``values``, ``constraints`` and what
-the record says (``reason``, ``repeats``, ``traceback``). Older studies have those by themselves."""
+"""End of a trial, written before Optuna's state: ``state``, ``values``, ``constraints``,
+``reason``, ``repeats`` and ``traceback``. Older studies store the last three as own attributes."""
 
 PARENT = "parent"
-"""Number of the trial whose checkpoint a run takes up, at ``BEGUN_AT`` examples; 0 of them: that
-checkpoint was lost, and the run begins anew."""
+"""Number of the trial from whose checkpoint a run continues, at ``BEGUN_AT`` examples. These are 0
+if that checkpoint was lost and the run starts from the beginning."""
 
 INHERITED = "inherited"
-"""Of a trial that goes on: ``metrics`` and ``readouts`` of the best milestone of those that it goes
-on from, judged on all of dev; missing or empty: there is none."""
+"""``metrics`` and ``readouts`` of the best milestone on all of dev among the trials that a trial
+continues; missing or empty if there is none."""
 
 TO_END = "to_end"
-"""Of a trial that goes on: no rung stops it, since all others have ended."""
+"""Set on a continued trial that no rung stops, because all others have ended."""
 
 MEMBER = "member"
-"""Of a segment of a population: number of the member whose it is."""
+"""Number of the population member that a segment belongs to."""
 
 TIME = "time"
-"""In a milestone: when it was reached, UTC epoch seconds; older studies have none."""
+"""Key of a milestone: Unix time at which it was reached; missing in older studies."""
 
 TRACE = "trace"
-"""In a milestone: as of ``sentune.training.trial.Progress``; older studies have none."""
+"""Key of a milestone: see ``sentune.training.trial.Progress.trace``; missing in older studies."""
 
 TRIAL = "trial"
-"""Of a run of the finals: number of the trial of the search that it repeats."""
+"""Number of the trial of the search that a run of the finals repeats."""
 
 MEMORY = "fits_in_memory"
-"""Constraint of a trial that found no memory at its smallest micro-batch; above 0 is broken."""
+"""Constraint that is 1 for a trial that ran out of memory at its smallest micro-batch."""
 
 DIRECTIONS = {"max": StudyDirection.MAXIMIZE, "min": StudyDirection.MINIMIZE}
 STATES = {
@@ -65,15 +65,15 @@ def run_name(trial: int, seed: int | None = None) -> str:
 
 
 def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
-    """Return the trial as the summary shows it."""
+    """Return the trial's record, as the summary shows it."""
     curve, notes = milestones(trial), trial.user_attrs
     shown = best_of_chain(trial, objective)
     end, no_memory = ending(trial), trial.constraints.get(MEMORY, 0.0) > 0
-    infeasible = no_memory and trial.state == Stored.PRUNED  # Optuna has no word for it
-    costs: dict[str, dict[str, float]] = {}  # start of the trial -> as it was said last
-    for said in curve.values():
-        costs |= said.get("cost", {})
-    costs |= {n.removeprefix(COST): said for n, said in notes.items() if n.startswith(COST)}
+    infeasible = no_memory and trial.state == Stored.PRUNED  # Optuna has no such state
+    costs: dict[str, dict[str, float]] = {}  # start of the trial -> its newest cost
+    for point in curve.values():
+        costs |= point.get("cost", {})
+    costs |= {n.removeprefix(COST): cost for n, cost in notes.items() if n.startswith(COST)}
     return TrialRecord(
         id=trial.number,
         state=TrialState.INFEASIBLE if infeasible else STATES[trial.state],
@@ -82,8 +82,8 @@ def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
         readouts=shown.get("readouts", {}),
         metrics=shown.get("metrics", {}),
         examples=max(curve, default=notes.get(BEGUN_AT, 0)),
-        seconds=max((said["seconds"] for said in curve.values()), default=0.0),
-        curve={examples: said["metrics"] for examples, said in curve.items()},
+        seconds=max((point["seconds"] for point in curve.values()), default=0.0),
+        curve={examples: point["metrics"] for examples, point in curve.items()},
         gpu_seconds=sum(cost["seconds"] * cost["gpus"] for cost in costs.values()),
         restarts=notes.get(RESTARTS, 0),
         notes=notes.get(NOTES, []),
@@ -95,50 +95,50 @@ def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
 
 
 def answers(trial: FrozenTrial) -> bool:
-    """Return whether another trial with the same settings would only find the same again."""
+    """Return whether another trial with the same settings would give the same result."""
     return trial.state in (Stored.COMPLETE, Stored.PRUNED) or repeats(trial)
 
 
 def repeats(trial: FrozenTrial) -> bool:
-    """Return whether a trial failed in a way in which its settings would fail again."""
+    """Return whether a trial failed and would fail again with the same settings."""
     return trial.state == Stored.FAIL and bool(ending(trial).get(REPEATS))
 
 
 def ending(trial: FrozenTrial) -> Mapping[str, Any]:
-    """Return what is noted of a trial's end, in studies of older versions too."""
+    """Return the attributes that describe a trial's end, also for studies of older versions."""
     end: Mapping[str, Any] = trial.user_attrs.get(END, trial.user_attrs)
     return end
 
 
 def known(trial: FrozenTrial) -> bool:
-    """Return whether a trial was started, here or in another study, and is no copy."""
+    """Return whether a trial was started, in this or another study, and is not a copy (twin)."""
     started = trial.state != Stored.WAITING and SETTINGS in trial.user_attrs
     return started and TWIN not in trial.user_attrs
 
 
 def own(trial: FrozenTrial) -> bool:
-    """Return whether a trial was started in this study and is no copy of another one."""
+    """Return whether a trial was started in this study and is not a copy of another one."""
     copied = TWIN in trial.user_attrs or WARM_FROM in trial.user_attrs
     return trial.state != Stored.WAITING and not copied
 
 
 def drawn(trial: FrozenTrial) -> bool:
-    """Return whether a trial's settings were drawn; else it goes on with one that was stopped."""
+    """Return whether a trial's settings were drawn; if not, it continues a stopped trial."""
     return PARENT not in trial.user_attrs or MEMBER in trial.user_attrs
 
 
 def stopped_at(trial: FrozenTrial) -> int:
-    """Return the examples at which a rung has stopped a trial of this study; 0: none has."""
+    """Return the examples at which a rung stopped a trial of this study, or 0 if none did."""
     curve = milestones(trial) if trial.state == Stored.PRUNED and own(trial) else {}
     at = max(curve, default=0)
     return at if at and curve[at]["verdict"]["stop"] else 0
 
 
 def milestones(trial: FrozenTrial) -> dict[int, dict[str, Any]]:
-    """Examples -> what the trial said there, in order."""
+    """Return examples -> stored milestone, in order of examples."""
     found = {
-        int(name.removeprefix(MILESTONE)): said
-        for name, said in trial.user_attrs.items()
+        int(name.removeprefix(MILESTONE)): point
+        for name, point in trial.user_attrs.items()
         if name.startswith(MILESTONE)
     }
     return dict(sorted(found.items()))
@@ -147,11 +147,11 @@ def milestones(trial: FrozenTrial) -> dict[int, dict[str, Any]]:
 def curves_of(trials: Iterable[FrozenTrial]) -> dict[int, dict[int, float]]:
     """Return trial number -> examples -> objective.
 
-    A milestone that a trial has reached again, since it began anew, is left out of those that it
-    goes on with.
+    If a trial that continues others restarted from the beginning, the milestones that it reached
+    again are left out of their curves.
     """
     curves, parents = {}, {}
-    for trial in trials:  # by number: a parent comes before
+    for trial in trials:  # ordered by number, so a parent comes first
         curves[trial.number] = dict(trial.intermediate_values)
         parents[trial.number] = before = trial.user_attrs.get(PARENT)
         while before is not None:
@@ -162,8 +162,7 @@ def curves_of(trials: Iterable[FrozenTrial]) -> dict[int, dict[int, float]]:
 
 
 def best_of_chain(trial: FrozenTrial, objective: Objective) -> Mapping[str, Any]:
-    """Return the best milestone of the trial and of those that it goes on from, as if the first of
-    them had never been stopped."""
+    """Return the best milestone of the trial and of the trials that it continues."""
     before = trial.user_attrs.get(INHERITED)
     return best_milestone({**({0: before} if before else {}), **milestones(trial)}, objective)
 
@@ -171,16 +170,16 @@ def best_of_chain(trial: FrozenTrial, objective: Objective) -> Mapping[str, Any]
 def best_milestone(
     curve: Mapping[int, Mapping[str, Any]], objective: Objective
 ) -> Mapping[str, Any]:
-    """Return what the trial said where the objective was best, the earliest where several were.
+    """Return the milestone with the best objective, the earliest of equals; empty if there is none.
 
-    A milestone that was judged on a part of dev is taken where there is none on all of it: then the
-    last one, since on a part neither is known to be better.
+    Milestones that were measured on a part of dev do not count. If there are no others, the last
+    one is returned, because values on different parts do not compare.
     """
-    said = [curve[examples] for examples in sorted(curve)]
-    whole = [one for one in said if PART not in one["metrics"]] or said[-1:]
-    return max(whole, key=lambda said: objective.of(said["metrics"]), default={})
+    points = [curve[examples] for examples in sorted(curve)]
+    whole = [point for point in points if PART not in point["metrics"]] or points[-1:]
+    return max(whole, key=lambda point: objective.of(point["metrics"]), default={})
 
 
 def key(params: Mapping[str, Any]) -> str:
-    """Return settings as one text, equal for equal settings."""
+    """Return settings as JSON with sorted keys, the same text for equal settings."""
     return json.dumps(params, sort_keys=True)

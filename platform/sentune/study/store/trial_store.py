@@ -1,8 +1,8 @@
 """One study's trials in Optuna's storage: the only place where the state of a search is kept.
 
-Nothing here knows Ray. Whatever ends a driver, the next one reads the trials and goes on. In a
-journal all writes of a step are one batch; in a database each is a transaction of its own, and a
-start writes those that a kill has left out (``settle``).
+This module does not depend on Ray. After any end of a driver, the next one reads the trials and
+continues. In a journal all writes of a step are one batch. In a database each is a transaction of
+its own, and the next start adds those that a kill left out (``settle``).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class TrialStore:
     """Writes and reads the trials of one Optuna study.
 
     Attributes:
-        objectives: by which trials are compared; rungs and the best milestone go by the first.
+        objectives: objectives of the search; rungs and the best milestone use the first.
         budget: examples of a full trial.
-        scheduler: rungs; None where every trial runs to its end (finalists).
-        constraints: on metrics; the sampler learns which trials violate one.
+        scheduler: stops trials at rungs; None if every trial runs to its end, as in the finals.
+        constraints: limits on metrics; the sampler learns which trials violate one.
     """
 
     study: optuna.Study
@@ -57,11 +57,11 @@ class TrialStore:
 
     @property
     def first(self) -> Objective:
-        """The objective by which rungs and milestones are compared."""
+        """The first objective, by which rungs and milestones are compared."""
         return self.objectives[0]
 
     def together(self) -> AbstractContextManager[None]:
-        """Write all inside the block as one batch of a journal, or nothing."""
+        """Write everything inside the block as one batch of a journal, all or nothing."""
         storage = self.storage
         return storage.together() if isinstance(storage, StudyJournal) else nullcontext()
 
@@ -70,11 +70,11 @@ class TrialStore:
         return self.storage.get_all_trials(self._id, deepcopy=False)
 
     def trials(self) -> list[FrozenTrial]:
-        """Return every trial that was started here and is no copy of another one, by number."""
+        """Return every trial that was started in this study and is not a copy, by number."""
         return [trial for trial in self.all_trials() if codec.own(trial)]
 
     def records(self) -> list[TrialRecord]:
-        """Return the trials as the summary shows them, with those taken over from other studies."""
+        """Return the records of all trials, including those taken over from other studies."""
         return [self.record(trial) for trial in self.all_trials() if codec.known(trial)]
 
     def _place(self, number: int) -> int:
@@ -85,7 +85,7 @@ class TrialStore:
         return self.storage.get_trial(self._place(number))
 
     def record(self, trial: FrozenTrial | int) -> TrialRecord:
-        """Return one trial as the summary shows it, from the store alone."""
+        """Return the record of one trial, as the summary shows it."""
         number = trial if isinstance(trial, int) else trial.number
         if number not in self._ended:
             stored = self.get(trial) if isinstance(trial, int) else trial
@@ -104,16 +104,18 @@ class TrialStore:
         seed: int,
         attributes: Mapping[str, Any] | None = None,
     ) -> int:
-        """Store a trial that runs, and return its number; see ``add``.
+        """Store a running trial in one write, and return its number.
 
         Args:
-            params: what was drawn, from the distributions of the same names.
-            settings: what the trial runs, drawn and fixed.
+            params: drawn values, from the distributions of the same names.
+            settings: all settings of the trial, drawn and fixed.
             attributes: further user attributes.
         """
-        said = {**(attributes or {}), codec.SEED: seed, codec.SETTINGS: dict(settings)}
         template = create_trial(
-            state=Stored.RUNNING, params=params, distributions=distributions, user_attrs=said
+            state=Stored.RUNNING,
+            params=params,
+            distributions=distributions,
+            user_attrs={**(attributes or {}), codec.SEED: seed, codec.SETTINGS: dict(settings)},
         )
         return self.add(template)
 
@@ -124,17 +126,19 @@ class TrialStore:
         return self.storage.get_trial_number_from_id(place)
 
     def milestone(self, number: int, report: Report, cost: Mapping[str, Any] | None = None) -> str:
-        """Store a milestone, and return why the trial ends there; empty where it goes on.
+        """Store a milestone, and return why the trial stops there; empty if it continues.
 
-        The same report may come again after a restart: the verdict that was given stands.
-        ``cost`` is what the starts of the trial have used up, see ``charge``.
+        The same report may come again after a restart; the first verdict stands.
+
+        Args:
+            cost: start of the trial -> its seconds and GPUs; see ``charge``.
         """
         name, stored = f"{codec.MILESTONE}{report.examples:012d}", self.get(number)
-        said = stored.user_attrs.get(name)
+        point = stored.user_attrs.get(name)
         with self.together():
-            if said is None:
+            if point is None:
                 reason = "" if report.final else self._verdict(stored, report)
-                said = {
+                point = {
                     "metrics": report.metrics,
                     "readouts": report.readouts,
                     "seconds": report.seconds,
@@ -143,40 +147,40 @@ class TrialStore:
                     "verdict": {"stop": bool(reason), "reason": reason},
                     **({"cost": dict(cost)} if cost else {}),
                 }
-                self._note(number, {name: said})
+                self._note(number, {name: point})
             elif cost:
                 self._note(number, {codec.COST + attempt: spent for attempt, spent in cost.items()})
-            self._point(stored, report.examples, said)
-        return str(said["verdict"]["reason"])
+            self._point(stored, report.examples, point)
+        return str(point["verdict"]["reason"])
 
-    def _point(self, stored: FrozenTrial, examples: int, said: Mapping[str, Any]) -> None:
-        """Store a point of the curve for Optuna's samplers and pages, if there is one objective."""
+    def _point(self, stored: FrozenTrial, examples: int, point: Mapping[str, Any]) -> None:
+        """Store a point of the curve for Optuna's samplers and plots, if there is one objective."""
         if len(self.objectives) == 1 and examples not in stored.intermediate_values:
-            value = float(said["metrics"][self.first.metric])
+            value = float(point["metrics"][self.first.metric])
             self.storage.set_trial_intermediate_value(self._place(stored.number), examples, value)
 
     def missing(self, report: Report) -> str:
-        """Return what the study compares by and a trial does not measure; empty if nothing."""
+        """Return which metrics that the study needs are missing or not finite; empty if none."""
         metrics = {o.metric for o in self.objectives} | {c.metric for c in self.constraints}
         wrong = sorted(m for m in metrics if not math.isfinite(report.metrics.get(m, math.nan)))
         if not wrong:
             return ""
-        told = ", ".join(f"{m} is {report.metrics.get(m, 'not measured')}" for m in wrong)
-        return f"{told} at {report.examples:,} examples; measured: {', '.join(report.metrics)}"
+        listed = ", ".join(f"{m} is {report.metrics.get(m, 'not measured')}" for m in wrong)
+        return f"{listed} at {report.examples:,} examples; measured: {', '.join(report.metrics)}"
 
     def _verdict(self, stored: FrozenTrial, report: Report) -> str:
         if self.scheduler is None or report.examples not in self.scheduler.rungs:
             return ""
         if codec.TO_END in stored.user_attrs:
             return ""
-        parent = stored.user_attrs.get(codec.PARENT)  # where that one was among the best, this is
+        parent = stored.user_attrs.get(codec.PARENT)  # was promoted from these rungs
         if parent is not None and report.examples <= codec.stopped_at(self.get(parent)):
             return ""
         now = copy.copy(stored)
         if len(self.objectives) == 1:
             reached = {report.examples: report.metrics[self.first.metric]}
             now.intermediate_values = {**stored.intermediate_values, **reached}
-        # later ones change no verdict, nor do they where they reach again what an earlier one had
+        # later trials change no verdict, not even where they repeat an earlier trial's milestones
         earlier = (trial for trial in self.trials() if trial.number < stored.number)
         curves = codec.curves_of([*earlier, now])
         return self.scheduler.verdict(curves, stored.number, report.examples)
@@ -184,7 +188,7 @@ class TrialStore:
     def complete(self, number: int) -> TrialRecord:
         """End a trial that used up its budget, with the objectives at its best milestone.
 
-        Those of the trials that it went on from count too.
+        The milestones of the trials that it continues count too.
         """
         best = codec.best_of_chain(self.get(number), self.first)
         metrics = best.get("metrics", {})
@@ -196,19 +200,19 @@ class TrialStore:
         return self._end(number, Stored.COMPLETE, values=values, constraints=violations)
 
     def infeasible(self, number: int, reason: str) -> TrialRecord:
-        """End a trial that found no memory at its smallest micro-batch; the sampler learns that."""
+        """End a trial that ran out of memory at its smallest micro-batch; samplers learn of it."""
         return self._end(number, Stored.PRUNED, constraints={codec.MEMORY: 1.0}, reason=reason)
 
     def prune(self, number: int, reason: str) -> TrialRecord:
-        """End a trial that was stopped at a rung; its curve stays."""
+        """End a trial that was stopped at a rung; its milestones stay."""
         return self._end(number, Stored.PRUNED, reason=reason)
 
     def fail(
         self, number: int, reason: str, *, repeats: bool = False, traceback: str = ""
     ) -> TrialRecord:
-        """End a trial that cannot go on; where it ``repeats``, its settings are not run again."""
-        said: dict[str, Any] = {codec.TRACEBACK: traceback} if traceback else {}
-        return self._end(number, Stored.FAIL, reason=reason, repeats=repeats, **said)
+        """End a trial that cannot continue; if it ``repeats``, its settings are not run again."""
+        more: dict[str, Any] = {codec.TRACEBACK: traceback} if traceback else {}
+        return self._end(number, Stored.FAIL, reason=reason, repeats=repeats, **more)
 
     def _end(
         self,
@@ -217,28 +221,28 @@ class TrialStore:
         *,
         values: Sequence[float] | None = None,
         constraints: Mapping[str, float] | None = None,
-        **said: Any,
+        **notes: Any,
     ) -> TrialRecord:
-        """Note how a trial ends, then end it.
+        """Store how a trial ends, then set its state.
 
-        Optuna's samplers take the last point of a curve for the value of a trial that was stopped.
+        The value of a stopped trial is the last point of its curve, as for Optuna's samplers.
         """
-        said = without_credentials(said)  # a library's words may name a place
+        notes = without_credentials(notes)  # a library's message may contain a URL
         with self.together():
             stored = self.get(number)
             if state == Stored.PRUNED and stored.intermediate_values:
                 values = [stored.intermediate_values[max(stored.intermediate_values)]]
-            said |= {"values": values, "constraints": dict(constraints or {})}
-            end = {"state": state.name, **said}
+            notes |= {"values": values, "constraints": dict(constraints or {})}
+            end = {"state": state.name, **notes}
             self._note(number, {codec.END: end})
             self._conclude(stored, end)
         return self.record(number)
 
     def _conclude(self, stored: FrozenTrial, end: Mapping[str, Any]) -> None:
-        """End a trial as it is noted."""
+        """Set the constraints and the state of a trial, as its attribute ``END`` says."""
         place = self._place(stored.number)
-        told = create_trial(state=Stored.FAIL, constraints=end["constraints"]).system_attrs
-        for name, violation in told.items():
+        attributes = create_trial(state=Stored.FAIL, constraints=end["constraints"]).system_attrs
+        for name, violation in attributes.items():
             if name not in stored.system_attrs:
                 self.storage.set_trial_system_attr(place, name, violation)
         self.storage.set_trial_state_values(place, Stored[end["state"]], end["values"])
@@ -246,43 +250,44 @@ class TrialStore:
     def restarted(
         self, number: int, note: str, *, micro_batch: int = 0, counts: bool, anew: bool = False
     ) -> None:
-        """Note, for the user, that a process of a trial died, which goes on from its checkpoint.
+        """Store that a trial is started again, with a note for the user.
 
         Args:
-            micro_batch: sentences at a time with which it goes on; 0: unchanged.
-            counts: whether the death uses up one that is forgiven.
-            anew: whether it begins at 0 examples in place of another trial's checkpoint.
+            micro_batch: sentences at a time from now on; 0 leaves them unchanged.
+            counts: whether this counts towards ``StudyConfig.max_failures``.
+            anew: whether it starts at 0 examples instead of at another trial's checkpoint.
         """
-        said = self.get(number).user_attrs
+        attributes = self.get(number).user_attrs
         changes: dict[str, Any] = {codec.MICRO_BATCH: micro_batch} if micro_batch else {}
         if anew:
             changes |= {codec.BEGUN_AT: 0, codec.INHERITED: {}}
         if counts:
-            changes[codec.RESTARTS] = said.get(codec.RESTARTS, 0) + 1
-        self._note(number, {**changes, codec.NOTES: [*said.get(codec.NOTES, []), note]})
+            changes[codec.RESTARTS] = attributes.get(codec.RESTARTS, 0) + 1
+        self._note(number, {**changes, codec.NOTES: [*attributes.get(codec.NOTES, []), note]})
 
     def noted(self, number: int, notes: Sequence[str]) -> None:
-        """Keep what the trial said beside its curve, each sentence once."""
+        """Store notes of a trial, each sentence once."""
         known = self.get(number).user_attrs.get(codec.NOTES, [])
         fresh = [note for note in dict.fromkeys(notes) if note not in known]
         if fresh:
             self._note(number, {codec.NOTES: [*known, *fresh]})
 
     def charge(self, number: int, attempt: str, seconds: float, gpus: float) -> None:
-        """Store the seconds since a start of a trial and its workers' GPUs, in place of the last.
+        """Store the seconds and GPUs that one start of a trial used, replacing its last charge.
 
-        ``attempt`` is the start's name. A milestone may hold the same.
+        Args:
+            attempt: name of the start, as in the ``cost`` of a milestone.
         """
         self._note(number, {codec.COST + attempt: {"seconds": seconds, "gpus": gpus}})
 
     def settle(self, number: int) -> None:
-        """Write what a killed driver left out of a trial, and end it where its end is known."""
+        """Add the writes of a trial that a killed driver left out; end it if its end is stored."""
         stored = self.get(number)
         curve = codec.milestones(stored)
-        stops = [said["verdict"] for said in curve.values() if said["verdict"]["stop"]]
+        stops = [point["verdict"] for point in curve.values() if point["verdict"]["stop"]]
         with self.together():
-            for examples, said in curve.items():
-                self._point(stored, examples, said)
+            for examples, point in curve.items():
+                self._point(stored, examples, point)
             if codec.END in stored.user_attrs:
                 self._conclude(stored, stored.user_attrs[codec.END])
             elif stops:
@@ -291,7 +296,7 @@ class TrialStore:
                 self.complete(number)
 
     def _note(self, number: int, notes: Mapping[str, Any]) -> None:
-        """Store attributes; a list or dictionary as JSON has it."""
+        """Store the user attributes that differ from the stored ones."""
         known, place = self.get(number).user_attrs, self._place(number)
         for name, value in notes.items():
             if known.get(name) != value:
