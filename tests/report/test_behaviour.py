@@ -1,4 +1,4 @@
-"""The chapter about the model: drawn from an exhibit alone, everything a text, a table each."""
+"""The report section on model behaviour: escaped texts, and a table for each chart."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_sentences_are_only_text_on_a_page_that_loads_nothing(seen: View) -> Non
     assert "<img" not in to_markdown(report)
 
 
-def test_a_study_without_the_exhibit_has_no_such_chapter(tmp_path: Path) -> None:
+def test_a_study_without_the_file_has_no_such_section(tmp_path: Path) -> None:
     for folder in (None, tmp_path):
         report = build(view(finished(), folder=folder))
         assert "model" not in [section.name for section in report.sections]
@@ -139,9 +139,9 @@ def test_a_study_without_the_exhibit_has_no_such_chapter(tmp_path: Path) -> None
     assert chapter(view(finished(), folder=tmp_path)) == []
 
 
-def test_a_damaged_exhibit_is_named(tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / BEHAVIOUR_FILE).write_text("{")
-    with pytest.raises(InvalidValue, match=r"behaviour\.json.*run again"):
+    with pytest.raises(InvalidValue, match=r"behaviour\.json.*damaged.*command again"):
         chapter(view(finished(), folder=tmp_path))
 
 
