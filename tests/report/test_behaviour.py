@@ -157,6 +157,15 @@ def test_small_scores_have_a_logarithmic_axis(seen: View, tmp_path: Path) -> Non
     assert sum(int(row[1]) for row in rows) == 25
 
 
+def test_a_threshold_of_zero_has_no_place_on_a_logarithmic_axis() -> None:
+    entry = content()["tasks"][0]
+    entry |= {"scores": [10.0 ** -(n / 4) for n in range(40)], "threshold": 0.0}
+    chart = scores(entry, "scores")
+    (line,) = chart.draw().layout.shapes
+    assert line.x0 == 0.0
+    assert sum(int(row[1]) for row in texts(chart.table)) == 25
+
+
 def test_scores_that_are_close_have_bars_with_ends_of_their_own() -> None:
     entry = content()["tasks"][0]
     entry |= {"scores": [1 - n / 1e6 for n in range(40)], "threshold": 1 - 2e-5}

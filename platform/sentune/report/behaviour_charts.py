@@ -47,7 +47,8 @@ def scores(entry: Mapping[str, Any], name: str) -> Chart:
     """Return a histogram of the scores by group, with the threshold."""
     known = [(s, g) for s, g in zip(entry["scores"], groups(entry), strict=True) if s is not None]
     values = np.array([score for score, _ in known])
-    log = entry["kind"] == "rte" and bool(np.median(values) < SMALL) and bool((values > 0).all())
+    positive = entry["threshold"] > 0 and bool((values > 0).all())
+    log = entry["kind"] == "rte" and positive and bool(np.median(values) < SMALL)
     if log:
         values = np.log10(values)
     edges = np.histogram_bin_edges(values, BINS)
