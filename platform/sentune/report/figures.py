@@ -28,7 +28,7 @@ from sentune.report.drawing import (
     scatter,
     write_png,
 )
-from sentune.report.importance import finite_curve
+from sentune.report.importance import SHUFFLES, finite_curve
 from sentune.report.view import WITHOUT_RESULT, View
 
 if TYPE_CHECKING:
@@ -182,8 +182,8 @@ def importance(view: View) -> Figure | None:
 
     at = f" at {found.examples:,} examples" if found.examples is not None else ""
     said = (
-        "Share of the permutation importance in a random forest, ± standard deviation over 20 "
-        f"shuffles; {found.trials} trials{at}, out-of-bag R² {found.fit:.2f}."
+        "Share of the permutation importance in a random forest, ± standard deviation over "
+        f"{SHUFFLES} shuffles; {found.trials} trials{at}, out-of-bag R² {found.fit:.2f}."
     )
     if found.fit <= 0:
         said += " The forest does not explain the objective, so the shares are not meaningful."
@@ -216,7 +216,7 @@ def parallel(view: View) -> Figure | None:
 
     said = (
         f"Each line is a trial, from its settings on the left to {objective} on the right. "
-        f"The best {len(best)} of {len(scored)} are bold, those without a full run dashed."
+        f"Bold: the best {len(best)} of {len(scored)}. Dashed: trials that are not complete."
     )
     size = max(10.0, min(13.0, 1.05 * (len(view.axes) + 1) + 0.6)), 3.9
     return Figure("parallel", "Settings and result", said, draw, *size, wide=True, framed=False)
