@@ -194,7 +194,7 @@ def test_wrong_input_is_named(gumbel: Embedder) -> None:
         (lambda model: model.embed("abc"), "sentences: 'abc'.*list of strings"),
         (lambda model: model.features("abc"), "sentences: 'abc'"),
         (lambda model: model.interpretations("a", references="a dog"), "references: 'a dog'"),
-        (lambda model: model.encode(["a", "\ud800"]), r"sentences\[1\].*half a character"),
+        (lambda model: model.encode(["a", "\ud800"]), r"sentences\[1\].*not valid Unicode"),
         (lambda model: model.encode(pd.DataFrame({"sentence": ["a"]})), "DataFrame.*its columns"),
         (lambda model: model.encode({"sentence": ["a"]}), "dict.*its columns"),
     ],

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from sentune.embedder.embedder import Embedder
-from sentune.embedder.index import SentenceIndex
+from sentune.embedder.index import SentenceIndex, write_embeddings
 from sentune.encoders import prepare
 from sentune.errors import CorpusError, InvalidValue
 from tests.embedder.test_embedder import make
@@ -91,6 +92,38 @@ def test_faiss_finds_the_nearest_points(
         SentenceIndex.build(embedder, source, tmp_path / "other", factory="nonsense")
 
 
+@pytest.mark.extras
+def test_an_interrupted_build_leaves_no_faiss_index_of_other_sentences(
+    encoder: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("faiss", reason="the extra 'search' is not installed")
+    embedder, folder = make(encoder, "simcse"), tmp_path / "index"
+    SentenceIndex.build(embedder, source, folder, factory="Flat")
+    (tmp_path / "in.txt").write_text("a dog runs\na cat eats\n")
+
+    def killed(*args: Any, **options: Any) -> None:
+        write_embeddings(*args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sentune.embedder.index.write_embeddings", killed)
+    with pytest.raises(KeyboardInterrupt):
+        SentenceIndex.build(embedder, tmp_path / "in.txt", folder, factory="Flat")
+    (hits,) = embedder.search(["a dog"], folder, k=5)
+    assert {hit.sentence for hit in hits} == {"a dog runs", "a cat eats"}
+
+
+@pytest.mark.extras
+def test_a_damaged_faiss_index_is_named(encoder: str, source: Path, tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="the extra 'search' is not installed")
+    embedder, file = make(encoder, "simcse"), tmp_path / "points.faiss"
+    SentenceIndex.build(embedder, source, tmp_path, factory="Flat")
+    file.write_bytes(file.read_bytes()[:-99])
+    with pytest.raises(
+        InvalidValue, match=r"INDEX.*points\.faiss is damaged.*make the index again"
+    ):
+        embedder.search(QUERIES, tmp_path)
+
+
 def test_an_index_in_the_home_folder_is_found(
     encoder: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +137,9 @@ def test_a_damaged_index_is_named(encoder: str, source: Path, tmp_path: Path) ->
     embedder, file = make(encoder, "simcse"), tmp_path / "sentences.parquet"
     SentenceIndex.build(embedder, source, tmp_path)
     file.write_bytes(file.read_bytes()[:-99])
-    with pytest.raises(InvalidValue, match=r"INDEX.*sentences\.parquet is damaged.*make it again"):
+    with pytest.raises(
+        InvalidValue, match=r"INDEX.*sentences\.parquet is damaged.*make the index again"
+    ):
         embedder.search(QUERIES, tmp_path)
 
 
@@ -115,7 +150,7 @@ def test_what_cannot_be_searched_is_refused(encoder: str, source: Path, tmp_path
     SentenceIndex.build(simcse, source, tmp_path / "index")
     with pytest.raises(InvalidValue, match="made by another model"):
         gumbel.search(QUERIES, tmp_path / "index")
-    with pytest.raises(InvalidValue, match=r"by.*the same both ways"):
+    with pytest.raises(InvalidValue, match=r"by.*similarity is symmetric"):
         simcse.search(QUERIES, tmp_path / "index", by="entailed")
     with pytest.raises(InvalidValue, match=r"by.*near"):
         simcse.search(QUERIES, tmp_path / "index", by="near")

@@ -78,7 +78,7 @@ def test_what_happened_to_trials_and_what_was_spent() -> None:
         "out of memory at micro-batch 1 [of 512]",
         "trial 1: its processes died twice",
         "trial 1: micro-batch 64 -> 32",
-        "trial 1: breaks train/seconds<=600 by 30",
+        "trial 1: violates train/seconds<=600 by 30",
         "3 trials, 12,345 examples, 1:30:00 of wall time, 4.25 GPU hours",
         "the study is stopped: --max-hours: 1.5 of 1.5 hours are used up",
     ):

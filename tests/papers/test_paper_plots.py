@@ -67,7 +67,7 @@ def test_length_ratios_are_counted_over_entailments(tmp_path: Path) -> None:
     assert [line.name for line in lines] == ["SNLI test"]
     said = f"No line: {empty}: no labelled-pairs are left of 1 rows, 1 unlabelled."
     assert missing == said
-    with pytest.raises(SentuneError, match="SNLI test, SICK test is not there"):
+    with pytest.raises(SentuneError, match="SNLI test, SICK test not found"):
         make_plot(paper, plot, choices(DataFolder(None, {})), lambda said: None)
 
 
@@ -75,7 +75,7 @@ def test_a_figure_without_one_of_its_development_sets_trains_nothing() -> None:
     paper, plot = find_published("gumbelcse/figure-4")[0], plot_of("gumbelcse/figure-4")
     here = DataFolder(None, {"SNLI train": "builtin:nli", "SNLI dev": "builtin:nli?split=dev"})
     said: list[str] = []
-    with pytest.raises(SentuneError, match="Figure 4: MNLI-mismatched, annotated is not there"):
+    with pytest.raises(SentuneError, match="Figure 4: MNLI-mismatched, annotated not found"):
         make_plot(paper, plot, choices(here), said.append)
     assert not said
 
@@ -186,7 +186,7 @@ def test_rows_may_be_encoders_and_columns_means(
     assert [line[:2] for line in lines] == [
         ["BOREP", "paper"], ["", "ours"], ["gone", "paper"], ["", "ours"], ["known", "paper"],
     ]  # fmt: skip
-    assert "Published only, not made here: known." in differences(made)
+    assert "Published figures only: known." in differences(made)
     assert report("laes/table-9", made).state == "with gaps"
 
 

@@ -90,7 +90,7 @@ def test_rows_of_word_vectors_read_the_files_of_their_makers(tmp_path: Path) -> 
     assert psl.ours is not None
     assert abs(without.ours - psl.ours) > 1, "the vectors have a common direction"
     assert missing.ours is None
-    assert missing.reason == "ParaNMT vectors is not there"
+    assert missing.reason == "ParaNMT vectors not found"
     assert [study.options["vectors"][0].partition(":")[0] for study in made.studies] == [
         "fasttext", "glove", "glove",
     ]  # fmt: skip

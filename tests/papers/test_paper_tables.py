@@ -133,7 +133,7 @@ def test_the_decoder_is_said_and_how_it_decodes(
     said = differences(made)
     assert any("decoder bart-base, trained on DiscoFuse" in line for line in said)
     assert any("decoder builtin:tiny?layers=1&width=128, trained on" in line for line in said)
-    assert any("decoded greedily; the authors' code takes 5 beams" in line for line in said)
+    assert any("greedy decoding; the authors' code uses 5 beams" in line for line in said)
 
 
 def test_corpora_without_an_end_are_cut() -> None:
@@ -216,7 +216,7 @@ def test_every_trial_of_a_table_over_two_settings_runs_to_its_end(folder: Path) 
     trained = paper.trained[table.trained]
     study = study_of(grid_row(table), trained, choices(folder, quick=False))
     assert (study.options["scheduler"], study.options["finalists"]) == ("none", 0)
-    assert any("each 1,600 examples, 100 steps of the smallest" in said for said in study.differs)
+    assert any("every 1,600 examples, 100 steps of the smallest" in said for said in study.differs)
     rows = [
         {"state": state, "settings.batch_size": 16, "metrics.rte/auc": value}
         for state, value in (("complete", 0.5), ("pruned", 0.75))
@@ -224,7 +224,7 @@ def test_every_trial_of_a_table_over_two_settings_runs_to_its_end(folder: Path) 
     result: Any = SimpleNamespace(trials=pd.DataFrame(rows))
     assert _of_trial(result, "rte/auc", {"batch_size": 16}) == 50
     result.trials = result.trials[1:]
-    with pytest.raises(Unavailable, match="no trial that came to its end has it"):
+    with pytest.raises(Unavailable, match="no complete trial has these settings"):
         _of_trial(result, "rte/auc", {"batch_size": 16})
 
 
@@ -305,7 +305,7 @@ def test_interpretations_are_taken_against_the_paper_s_references(
     assert asked["dev"] == {"csts": f"csts:{train}"}
     said = differences(made)
     assert f"Readouts of csts: chosen on csts:{train}." in said
-    assert f"Interpretations: against all of csts:{train}." in said
+    assert f"Interpretations: with all rows of csts:{train} as references." in said
     (asked,), _ = measured_by(monkeypatch, name, row, data, 0, 1, reference_rows=2)
     assert asked["model"].references.sizes == {2: 4}
 
@@ -326,8 +326,8 @@ def test_readouts_of_a_data_set_that_is_not_there_are_said(
     assert asked["dev"] is None
     assert asked["model"].references.sentences == ("Own one .", "Own two .")
     said = "\n".join(differences(made))
-    assert "Readouts of csts: those of the study, as C-STS train is not there." in said
-    assert "stored with the model, as C-STS train is not there." in said
+    assert "Readouts of csts: those of the study, because C-STS train was not found." in said
+    assert "stored with the model, because C-STS train was not found." in said
 
 
 def test_models_of_a_column_are_fitted_on_its_corpus(tmp_path: Path) -> None:
@@ -347,8 +347,8 @@ def test_a_row_s_own_corpus_is_among_the_differences() -> None:
     paper, table = find_published("laes/table-ii")
     assert isinstance(table, PublishedTable)
     said = differences(MadeTable(paper=paper, table=table, cells=(), studies=()))
-    assert "The paper, InferSent: GloVe, 300, trained on SNLI and MultiNLI." in said
-    assert "The paper: PSL and ParaNMT word vectors, 300, trained on SICK train." in said
+    assert "Paper, InferSent: GloVe, 300, trained on SNLI and MultiNLI." in said
+    assert "Paper: PSL and ParaNMT word vectors, 300, trained on SICK train." in said
 
 
 def test_paths_outside_of_the_folder_stay_whole() -> None:
@@ -361,8 +361,8 @@ def test_paths_outside_of_the_folder_stay_whole() -> None:
     )
     made = MadeTable(paper=paper, table=table, cells=cells, studies=(), folder=Path("data"))
     said = differences(made)
-    assert "A: judged on snli:snli/test.jsonl." in said
-    assert "B: judged on snli:/shared/data/dev.jsonl." in said
+    assert "A: evaluated on snli:snli/test.jsonl." in said
+    assert "B: evaluated on snli:/shared/data/dev.jsonl." in said
 
 
 def test_what_is_missing_is_named_with_its_source(folder: Path) -> None:
@@ -397,7 +397,7 @@ def test_ours_stands_under_the_paper_s_with_what_differs(folder: Path) -> None:
         cells=(
             MadeCell(**cell, data="SNLI test", paper=98.1, ours=91.239, judged_on="snli:dev"),
             MadeCell(
-                **cell, data="MNLI-mismatched", paper=92.41, reason="MNLI-mismatched is not there"
+                **cell, data="MNLI-mismatched", paper=92.41, reason="MNLI-mismatched not found"
             ),
             MadeCell(**cell, data="SICK test", paper=float("nan"), ours=70.0, judged_on="sick:s"),
         ),
@@ -406,9 +406,9 @@ def test_ours_stands_under_the_paper_s_with_what_differs(folder: Path) -> None:
     assert first == ["GumbelCSE", "paper", "98.10", "92.41", ""]
     assert second == ["", "ours", "91.24", "", "70.00"]
     said = "\n".join(differences(made))
-    assert "The paper: bert-base-uncased" in said
+    assert "Paper: bert-base-uncased" in said
     assert f"Study {study.name}: tiny" in said
-    assert "SNLI test: judged on snli:dev." in said
+    assert "SNLI test: evaluated on snli:dev." in said
     assert data_sets()["MNLI-mismatched"].source in said
     page = report("gumbelcse/table-2", made)
     assert page.state == "with gaps"
@@ -446,7 +446,7 @@ def test_linear_is_trained_for_all_columns_of_a_table_at_once(tmp_path: Path) ->
     again = run_linear(**asked, tests={"rte": ("rte", spec)}, settings=LinearSettings(seed=0))
     assert snli.ours == 100 * again.metrics["rte/accuracy"]
     assert snli.judged_on == spec
-    assert mnli.reason == "MNLI-mismatched is not there"
+    assert mnli.reason == "MNLI-mismatched not found"
 
 
 def test_an_encoder_is_trained_before_the_decoder_on_it(

@@ -1,4 +1,4 @@
-"""The chapter about the model: drawn from an exhibit alone, everything a text, a table each."""
+"""The report section on model behaviour: escaped texts, and a table for each chart."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_sentences_are_only_text_on_a_page_that_loads_nothing(seen: View) -> Non
     assert "<img" not in to_markdown(report)
 
 
-def test_a_study_without_the_exhibit_has_no_such_chapter(tmp_path: Path) -> None:
+def test_a_study_without_the_file_has_no_such_section(tmp_path: Path) -> None:
     for folder in (None, tmp_path):
         report = build(view(finished(), folder=folder))
         assert "model" not in [section.name for section in report.sections]
@@ -139,9 +139,9 @@ def test_a_study_without_the_exhibit_has_no_such_chapter(tmp_path: Path) -> None
     assert chapter(view(finished(), folder=tmp_path)) == []
 
 
-def test_a_damaged_exhibit_is_named(tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / BEHAVIOUR_FILE).write_text("{")
-    with pytest.raises(InvalidValue, match=r"behaviour\.json.*run again"):
+    with pytest.raises(InvalidValue, match=r"behaviour\.json.*damaged.*command again"):
         chapter(view(finished(), folder=tmp_path))
 
 
@@ -155,6 +155,15 @@ def test_small_scores_have_a_logarithmic_axis(seen: View, tmp_path: Path) -> Non
     assert rows[0][0].startswith("1.78e-10 to ")
     assert rows[-1][0].endswith(" to 1")
     assert sum(int(row[1]) for row in rows) == 25
+
+
+def test_a_threshold_of_zero_has_no_place_on_a_logarithmic_axis() -> None:
+    entry = content()["tasks"][0]
+    entry |= {"scores": [10.0 ** -(n / 4) for n in range(40)], "threshold": 0.0}
+    chart = scores(entry, "scores")
+    (line,) = chart.draw().layout.shapes
+    assert line.x0 == 0.0
+    assert sum(int(row[1]) for row in texts(chart.table)) == 25
 
 
 def test_scores_that_are_close_have_bars_with_ends_of_their_own() -> None:

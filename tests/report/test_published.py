@@ -186,7 +186,7 @@ def test_a_row_of_a_readout_stands_beside_studies_that_chose_it() -> None:
 def test_a_study_on_gigaword_stands_beside_gigaword(task: str) -> None:
     (row,) = rows_beside({"compression/rouge1": 0.4}, f"{task}gigaword:/data/giga?split=test")
     assert row[1:5] == ["compression/rouge1", "Gigaword test", "48.0 %", "40.0 %"]
-    assert "data judged on" not in row[-1]
+    assert "evaluation data" not in row[-1]
 
 
 def test_a_second_corpus_of_compressions_stands_beside_its_own_column() -> None:

@@ -105,7 +105,7 @@ def test_the_median_rule_lets_no_share_go_on(scheduler: str, said: bool) -> None
     summary = finished()
     summary.plan["scheduler"] = scheduler
     (text, *_) = (block for block in rungs(View(summary=summary)) if isinstance(block, Text))
-    assert ("one in 3 goes on" in text.text) is said
+    assert ("keeps one trial in 3" in text.text) is said
 
 
 def test_trials_of_another_study_are_neither_counted_nor_saved() -> None:
@@ -122,7 +122,7 @@ def test_trials_of_another_study_are_neither_counted_nor_saved() -> None:
     (paid,) = (b for b in costs(seen) if isinstance(b, Table))
     assert ["seconds of trials", "1:30", "", ""] in texts(paid)
     (drawn,) = (b for b in costs(seen) if isinstance(b, Figure))
-    assert "90 seconds in all" in drawn.description
+    assert "90 seconds in total" in drawn.description
 
 
 def test_more_trials_than_the_last_start_planned_are_counted_alone() -> None:
@@ -134,7 +134,7 @@ def test_more_trials_than_the_last_start_planned_are_counted_alone() -> None:
     (facts,) = (block.facts for block in blocks if isinstance(block, Facts))
     assert facts["trials ended"] == "12"
     (plan,) = (b for b in blocks if isinstance(b, Table) and b.folded == "Plan")
-    assert ("runs of the finals", "4") in plan.rows
+    assert ("finalist runs", "4") in plan.rows
 
 
 def rows_of(summary_encoder: str, spec: str, rows: int) -> list[list[str]]:
@@ -162,7 +162,7 @@ def test_the_search_space_says_where_a_setting_is_active() -> None:
     )
     assert texts(table) == [
         ["decoder", "linear, coupling, both"],
-        ["layers", "1 to 1,000, logarithmic, where decoder is coupling or both and deep is true"],
+        ["layers", "1 to 1,000, logarithmic, if decoder is coupling or both and deep is true"],
         ["dropout", "0 to 0.5"],
         ["seed", "fixed at 3"],
     ]
@@ -213,10 +213,10 @@ def test_notes_tell_of_everything_that_happened() -> None:
     records[2].violations = {"train/seconds<=600": 12.5, "a<=1": -1.0}
     found = only(notes(view(study(records), records, None)))
     said = {(number, what): how for number, what, how in found}
-    assert said["0", "restarts"] == "its processes died twice, it went on each time"
+    assert said["0", "restarts"] == "its processes died twice and it was resumed"
     assert said["1", "note"].startswith("micro-batch")
-    assert said["2", "constraint"] == "breaks train/seconds<=600 by 12.5"
-    assert said["4", "failed"] == "no reason was given"
+    assert said["2", "constraint"] == "violates train/seconds<=600 by 12.5"
+    assert said["4", "failed"] == "unknown reason"
     assert len(said) == 5
     assert all(map(is_empty, notes(view(study(trials(3)), trials(3), None))))
 
@@ -245,7 +245,9 @@ def test_the_best_trial_holds_the_constraints_where_any_does() -> None:
     for one in (second, *others):
         one.violations = {"train/seconds<=60": 1.0}
     assert View(summary=study(records)).best is first
-    assert f"trial {first.id}, which breaks a constraint." in finding(View(summary=study(records)))
+    assert f"trial {first.id}, which violates a constraint." in finding(
+        View(summary=study(records))
+    )
 
 
 def test_an_estimate_on_a_part_of_dev_is_no_best_and_is_marked() -> None:
@@ -289,7 +291,10 @@ def test_rows_of_a_part_are_those_of_each_dev_corpus() -> None:
     record.curve[500][PART] = 500.0
     drawn = curves(View(summary=study([record])))
     assert drawn is not None
-    assert "before its end it is judged on at most 500 rows of each dev corpus" in drawn.description
+    assert (
+        "before a trial's end are measured on at most 500 rows of each dev corpus"
+        in drawn.description
+    )
 
 
 def test_mlflow_has_the_deviation_of_several_seeds_alone() -> None:

@@ -43,7 +43,7 @@ def test_a_metric_has_the_rules_of_its_task_the_best_first() -> None:
         (0.917, 0.01, False, "does not beat sentence length (98.2 %)"),
         (0.982, None, False, "does not beat sentence length (98.2 %)"),
         (0.985, 0.004, None, "98.5 % on test, with its 95 % interval of ± 0.4 % on dev."),
-        (0.979, 0.004, None, "Whether it beats sentence length (98.2 %) is open"),
+        (0.979, 0.004, None, "The comparison with sentence length (98.2 %) is inconclusive"),
         (0.991, 0.003, True, "(98.2 %), by more than its 95 % interval of ± 0.3 % on dev: "),
         (0.991, None, None, "99.1 % on test (one run, no error bar)"),
     ],
@@ -59,7 +59,7 @@ def test_a_model_beats_a_rule_by_more_than_its_error(
 @pytest.mark.parametrize(
     ("p", "beaten", "words"),
     [
-        (0.2, None, "Whether it beats sentence length (98.2 %) is open"),
+        (0.2, None, "The comparison with sentence length (98.2 %) is inconclusive"),
         (0.2, None, "99.1 % on test (paired: difference 0.9 ± 0.7 %, p = 0.2, 3,368 pairs)"),
         (1e-9, True, "98.2 %): direction/accuracy 99.1 % on test (paired: difference 0.9 ± 0.7 %"),
     ],

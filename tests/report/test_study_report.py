@@ -87,11 +87,11 @@ def states() -> dict[str, tuple[StudySummary, str]]:
     ]
     return {
         "complete": (finished(), "93.1 ± 0.5 %"),
-        "running": (study(running, "running"), "The study is in progress"),
+        "running": (study(running, "running"), "The study is running"),
         "stopped": (study(trials(6), "stopped", reason="12 GPU hours are used up"), "12 GPU hours"),
-        "failed": (study(bad, "failed", reason="3 of 3 trials failed"), "No trial came to a value"),
+        "failed": (study(bad, "failed", reason="3 of 3 trials failed"), "No trial has a value"),
         "closed form": (closed, "80.0 ± 1.0 % (± standard error over the pairs)"),
-        "one": (study([trial(2, TrialState.COMPLETE, 9000)]), "one run, so no error bar"),
+        "one": (study([trial(2, TrialState.COMPLETE, 9000)]), "one run, no error bar"),
         "none": (study([], "running"), "No trial has started yet"),
     }
 
@@ -185,10 +185,10 @@ def test_a_damaged_trial_is_said(state: str | None) -> None:
 def test_test_figures_stand_once() -> None:
     page = Page(to_html(build(view(finished(), finished().trials))))
     assert page.text.count("91.7 %") == 3  # in the verdict, the summary, and beside the paper's
-    assert "Test was read once" in page.text
+    assert "test data were used once" in page.text
     twice = finished()
     twice.test_reads = [{"forced": False}, {"forced": True}]
-    assert "Test was read 2 times, 1 of them forced" in Page(to_html(build(view(twice)))).text
+    assert "test data were used 2 times, 1 of them forced" in Page(to_html(build(view(twice)))).text
 
 
 def test_two_hundred_trials_stay_small() -> None:
@@ -236,7 +236,7 @@ def test_several_objectives_have_a_front() -> None:
     ]
     summary.front = [2, 3]
     page = Page(to_html(build(view(summary, summary.trials))))
-    assert "no other beats in every objective: 2, 3." in page.text
+    assert "on the Pareto front of all objectives: 2, 3." in page.text
     assert "train/seconds (min)" in page.text
 
 

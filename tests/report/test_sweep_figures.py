@@ -66,7 +66,7 @@ def test_a_combination_that_was_passed_over_is_not_called_worse() -> None:
     barred[*place[:2], 0, 1:] = True
     sweep = Sweep(metric=open_.metric, axes=open_.axes, values=values, barred=barred)
     told = heat(SweepTable.read(sweep.to_table())).description
-    assert "the one chosen is framed. Higher ones leave" in told
+    assert "The chosen value is framed. Higher values leave" in told
     assert "the best" not in told
 
 

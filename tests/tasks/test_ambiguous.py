@@ -326,7 +326,7 @@ def test_classes_of_labels():
 
 
 def test_what_poses_no_task():
-    with pytest.raises(CorpusError, match="two classes at least; found: non_entailment"):
+    with pytest.raises(CorpusError, match="at least two classes; found: non_entailment"):
         AmbiguousRte(corpus([["neutral"], ["contradiction"]]))
     with pytest.raises(CorpusError, match="no pairs"):
         AmbiguousRte(corpus([]))

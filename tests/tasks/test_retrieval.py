@@ -156,7 +156,7 @@ def test_the_wrong_passages_are_an_error(tmp_path: Path) -> None:
 def test_a_relevant_passage_is_there_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrieval, "BLOCK", 1)
     spec = write(tmp_path, [("p", "0"), ("o", "1"), ("p", "2")], {"x": "0"}, {"x": ["p"]})
-    with pytest.raises(CorpusError, match="the passage p is there twice"):
+    with pytest.raises(CorpusError, match="the passage p occurs twice"):
         run(spec)
 
 

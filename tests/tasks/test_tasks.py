@@ -294,7 +294,7 @@ def test_a_corpus_poses_only_the_tasks_that_its_rows_allow() -> None:
     assert names(both_ways) == ["rte"]
     with pytest.raises(CorpusError, match="no task"):
         names(labelled(("a", "b", "neutral", None)))
-    with pytest.raises(CorpusError, match="sentences pose no task"):
+    with pytest.raises(CorpusError, match="sentences have no task"):
         names(corpus(Kind.SENTENCES, ("a",)))
 
 

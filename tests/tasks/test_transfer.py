@@ -208,7 +208,7 @@ def of(split: str | None, **labels: int) -> list[Row]:
         (of("train", a=9, b=2) + of("test", a=9), "3 folds need .* than 9 a, 2 b"),
         (of(None, a=9, b=4), "3 folds need .* than 9 a, 4 b"),
         (of("dev", a=9, b=9) + of("test", a=9), "must be rows of train"),
-        (of("train", a=9, b=9) + of(None, a=9), "some rows name no split"),
+        (of("train", a=9, b=9) + of(None, a=9), "some rows have no split"),
         ([("s1", "s2", "a", None), *of(None, a=9, b=9)], "18 of 19 rows are single sentences"),
     ],
 )
@@ -331,7 +331,7 @@ def test_equal_predictions_count_0_and_are_told() -> None:
             [("s1", "s2", 2.0, "train")] * 9
             + [("s1", "s2", 3.0, "train")] * 3
             + related({"dev": 4}),
-            r"9 of 12 scores of train are 2.0, so that a fold may leave no others",
+            r"9 of 12 scores of train are 2.0, so a fold may be left with a single score",
         ),
     ],
 )

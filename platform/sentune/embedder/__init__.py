@@ -1,1 +1,1 @@
-"""The trained model: loading, encoding, comparing, interpreting and operating on embeddings."""
+"""Trained models: loading, encoding, comparison, interpretation and operations on embeddings."""

@@ -1,7 +1,7 @@
-"""What a model makes of the development set, as small JSON that a report is drawn from.
+"""Summary of a model's behaviour on the development set, as JSON for the report.
 
-The test set is not read for it. Legend: N = pairs, S = sentences, D = packed width, d = dimensions
-of the space.
+The test set is not used. Legend: N = pairs, S = sentences, D = packed width, d = dimensions of the
+space.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from sentune.tasks.pairs import Compare, Pairs, extent_direction, symmetric_simi
 
 VERSION = 1
 PAIRS = 1_000
-"""Pairs of a task that are scored."""
+"""Largest number of scored pairs of a task."""
 SHOWN = 20
-"""Right and wrong pairs that are shown, of each."""
+"""Largest number of correct and of incorrect pairs with their sentences."""
 MAPPED = 60
-"""Pairs of the map."""
+"""Largest number of pairs in the map."""
 INTERPRETED = 5
-"""Sentences whose interpretations are shown."""
+"""Largest number of sentences with interpretations."""
 SEED = 0
 
 Pair = dict[str, Any]
@@ -42,14 +42,14 @@ PairTask: TypeAlias = Rte | DirectionTask | Sts
 
 
 def behaviour(model: Embedder, dev: Sequence[Corpus]) -> dict[str, Any]:
-    """Return what a model makes of pairs of the development set, drawn at random.
+    """Return a model's scores, map and interpretations of random pairs of the development set.
 
-    The keys are ``tasks`` (scores of at most ``PAIRS`` pairs of each task, with some of the right
-    and the wrong ones), ``map``, ``shapes`` and ``interpretations``; empty where the model or the
-    corpora have none.
+    The keys are ``tasks`` (scores of at most ``PAIRS`` pairs of each task, with some correct and
+    incorrect pairs) and, if the model and the corpora have them, ``map``, ``shapes`` and
+    ``interpretations``. All values are JSON types.
 
     Args:
-        dev: of any kinds; those without pairs that are labelled or scored are left out.
+        dev: development corpora; those without labelled or scored pairs are left out.
     """
     tasks = [task for task in tasks_for(*dev) if isinstance(task, PairTask)]
     judged = [entry for task in tasks if (entry := _judged(model, task)) is not None]
@@ -63,7 +63,7 @@ def behaviour(model: Embedder, dev: Sequence[Corpus]) -> dict[str, Any]:
 
 
 def _judged(model: Embedder, task: PairTask) -> dict[str, Any] | None:
-    """Return a task's scores; None where the model cannot be judged on it."""
+    """Return the scores of a task's pairs; None if the model cannot do the task."""
     rows = _drawn(len(task.pairs), PAIRS)
     sides = task.pairs.first, task.pairs.second
     pairs = Pairs(*(tuple(side[row] for row in rows) for side in sides))
@@ -79,7 +79,7 @@ def _judged(model: Embedder, task: PairTask) -> dict[str, Any] | None:
         "kind": task.kind,
         "by": by,
         "pairs": len(task.pairs),
-        # not rounded: each is compared with the threshold
+        # not rounded, because each is compared with the threshold
         "scores": [score if np.isfinite(score) else None for score in scores.tolist()],
         "surplus": surplus(pairs).astype(int).tolist(),
     }
@@ -107,7 +107,7 @@ def _judged(model: Embedder, task: PairTask) -> dict[str, Any] | None:
 
 
 def _comparison(model: Embedder, task: PairTask) -> tuple[Compare | None, str]:
-    """Return how pairs of a task are scored, and its name; None where the geometry cannot."""
+    """Return the score of a task's pairs and its name; None if the geometry does not have it."""
     geometry = model.geometry
     if isinstance(task, Sts):
         return symmetric_similarity(geometry), "similarity"
@@ -125,13 +125,13 @@ def _positive(task: Rte | DirectionTask, rows: NDArray[np.int64]) -> NDArray[np.
 
 
 def _surest(rows: NDArray[np.int64], away: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return at most ``SHOWN`` of some rows, drawn at random; the surest decisions first."""
+    """Return at most ``SHOWN`` random rows, the most confident decisions first."""
     chosen = rows[_drawn(len(rows), SHOWN)]
     return chosen[np.argsort(-away[chosen], kind="stable")]
 
 
 def _each(entry: Mapping[str, Any]) -> Iterator[Pair]:
-    """Yield a right and a wrong pair of each label, in the middle of those that are shown."""
+    """Yield a correct and an incorrect pair of each label, of medium confidence."""
     for outcome in ("right", "wrong"):
         groups: dict[Any, list[Pair]] = {}
         for pair in entry[outcome]:
@@ -148,7 +148,7 @@ def _interpreted(model: Embedder, sentence: str) -> dict[str, Any]:
 
 
 def _sentences(dev: Sequence[Corpus]) -> list[str]:
-    """Return sentences to interpret: of ambiguous pairs where there are, else of the first task."""
+    """Return sentences to interpret, from ambiguous pairs if there are any, else the first task."""
     able = (task for task in tasks_for(*dev) if isinstance(task, AmbiguousRte | PairTask))
     chosen = sorted(able, key=lambda task: not isinstance(task, AmbiguousRte))[:1]
     texts = [text for task in chosen for text in dict.fromkeys(task.pairs.first)]
@@ -156,10 +156,10 @@ def _sentences(dev: Sequence[Corpus]) -> list[str]:
 
 
 def _flat_map(model: Embedder, task: PairTask, rows: NDArray[np.int64]) -> dict[str, Any]:
-    """Return the two principal components of the centres of pairs of sentences.
+    """Return the first two principal components of the centres of sentence pairs.
 
-    ``pairs`` has for each its kind, both sentences and their places; ``explained`` is the share of
-    the variance along each axis.
+    ``pairs`` has the kind, both sentences and their coordinates of each pair; ``explained`` is the
+    share of the variance of each component.
     """
     if isinstance(task, Sts):
         similar = task.scores[rows] > np.median(task.scores)
@@ -186,11 +186,11 @@ def _flat_map(model: Embedder, task: PairTask, rows: NDArray[np.int64]) -> dict[
 
 
 def _shapes(model: Embedder, pairs: Iterator[Pair]) -> list[dict[str, Any]]:
-    """Return boxes or Gaussians of pairs in two dimensions of the space; none for points.
+    """Return the boxes or Gaussians of pairs in two dimensions of the space; empty for points.
 
-    The dimensions are the two in which the pair's regions differ most, measured in their own
-    sizes. A region's projection on them is exact: ``centre``, and ``reach`` to each side of it, the
-    half-side of a box or the standard deviation of a Gaussian.
+    The dimensions are those with the largest distance of the centres relative to the sizes of the
+    regions. The projections are exact: ``centre``, and ``reach``, the half side length of a box or
+    the standard deviation of a Gaussian.
     """
     if not isinstance(model.geometry, Boxes | Gaussians):
         return []
@@ -211,9 +211,9 @@ def _shapes(model: Embedder, pairs: Iterator[Pair]) -> list[dict[str, Any]]:
 
 
 def _region(geometry: Geometry, packed: Tensor) -> tuple[Tensor, Tensor]:
-    """[S, D] -> centres and half-sides of boxes or standard deviations of Gaussians, [S, d].
+    """Return centres and half side lengths or standard deviations of embeddings, [S, d] each.
 
-    A point is its own centre, and reaches nowhere.
+    The size of a point is 0.
     """
     if isinstance(geometry, Boxes):
         box = geometry.corners(packed)
@@ -225,12 +225,12 @@ def _region(geometry: Geometry, packed: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _drawn(count: int, most: int) -> NDArray[np.int64]:
-    """Return at most so many rows of ``count``, drawn at random, in order."""
+    """Return at most ``most`` random rows of ``count``, sorted."""
     return np.sort(np.random.default_rng(SEED).permutation(count)[:most])
 
 
 def _number(value: float) -> float | None:
-    """Return a number to six digits; None where it is not finite, which JSON has not."""
+    """Return a number with six significant digits, or None if not finite (not valid in JSON)."""
     return float(f"{value:.6g}") if np.isfinite(value) else None
 
 
@@ -239,7 +239,7 @@ def _short(values: NDArray[np.float64]) -> list[float | None]:
 
 
 def _rounded(values: Tensor) -> Any:
-    """Return nested lists of numbers to five digits."""
+    """Return a tensor as nested lists of numbers with five significant digits."""
     if values.ndim == 0:
         return float(f"{float(values):.5g}")
     return [_rounded(part) for part in values]

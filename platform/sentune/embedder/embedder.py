@@ -1,6 +1,6 @@
-"""The product of a study: load a model, encode sentences, compare them, decide.
+"""``Embedder``: a trained model that encodes and compares sentences.
 
-Legend: N = sentences, F = numbers that a classifier sees of each.
+Legend: N = sentences, F = features of a sentence for a classifier.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Embedder(Comparing, Operations):
-    """A trained model with everything it needs to be used.
+    """A trained model with its tokenizer, readouts and reference sentences.
 
     Example::
 
@@ -37,13 +37,13 @@ class Embedder(Comparing, Operations):
 
     Attributes:
         method: the trained method.
-        settings: what it was trained with.
+        settings: settings of its training.
         readouts: ``task/readout`` -> value chosen on the development set.
-        card: the model card's text; empty if there is none.
-        references: sentences that interpretations are taken against; None if it has none.
-        tokenizer: of the method's encoder.
-        device: where it computes.
-        max_length: most tokens of a sentence.
+        card: text of the model card, or empty.
+        references: reference sentences of interpretations, or None.
+        tokenizer: tokenizer of the method's encoder.
+        device: device of the model.
+        max_length: largest number of tokens of a sentence; longer ones are truncated.
     """
 
     def __init__(
@@ -70,15 +70,16 @@ class Embedder(Comparing, Operations):
 
     @staticmethod
     def load(source: str | Path, device: str | torch.device | None = None) -> Embedder:
-        """Return a model from its folder, or from the registry.
+        """Load a model from its folder, the registry or the hub.
 
         Args:
-            source: a ``model/`` folder that a study left, its URI, or ``models:/NAME@champion``.
-            device: where to compute; the first GPU if there is one.
+            source: ``model/`` folder of a study or its URI, ``models:/NAME@champion``, or a
+                pretrained encoder, see ``load_pretrained``.
+            device: device to compute on; None: the first GPU if there is one, else the CPU.
 
         Raises:
-            InvalidValue: there is no model, or a file is not the one of its manifest; the message
-                says which.
+            InvalidValue: there is no model, or a file differs from the manifest; the message names
+                the file.
         """
         from sentune.embedder.load import load
 
@@ -93,15 +94,15 @@ class Embedder(Comparing, Operations):
         alpha_1: float | None = None,
         alpha_2: float | None = None,
     ) -> list[Interpretation]:
-        """Return the reference sentences whose overlaps make the most distinct interpretations.
+        """Return the most distinct interpretations of a sentence.
 
-        GumbelCSE section 3.2, Eq. 13: the overlap of two boxes is an interpretation of a sentence
-        where its coverage lies between alpha_1 and alpha_2.
+        GumbelCSE section 3.2, Eq. 13: the overlap of a sentence's box with that of a reference
+        sentence is an interpretation if its coverage lies between alpha_1 and alpha_2.
 
         Args:
-            k: how many at most.
-            references: instead of those that are stored with the model.
-            alpha_1, alpha_2: least and largest coverage, instead of the model's own.
+            k: largest number of interpretations.
+            references: reference sentences instead of those stored with the model.
+            alpha_1, alpha_2: smallest and largest coverage instead of the model's readouts.
 
         Raises:
             InvalidValue: the model has no boxes, or there are no references.
@@ -111,31 +112,31 @@ class Embedder(Comparing, Operations):
     def search(
         self, queries: Sequence[str], index: str | Path, *, k: int = 5, by: str = "similarity"
     ) -> list[list[Found]]:
-        """Return for each query the k best sentences of an index, the best first.
+        """Return the k best sentences of an index for each query, the best first.
 
         Args:
             index: folder that ``sentune index`` wrote with this model.
-            by: ``similarity``; ``entailed``, how far the query entails the sentence found; or
-                ``entailing``, how far that entails the query.
+            by: score: ``similarity``; ``entailed``, the entailment of the sentence by the query; or
+                ``entailing``, the entailment of the query by the sentence.
 
         Raises:
-            InvalidValue: no such index or score, or the index was made by another model.
+            InvalidValue: there is no such index or score, or another model made the index.
         """
         from sentune.embedder.index import SentenceIndex
 
         return SentenceIndex(index).search(self, queries, k=k, by=by)
 
     def features(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
-        """Return [N, F] for a linear classifier; the embeddings, unless a model has better."""
+        """Return features for a linear classifier, [N, F]; by default the embeddings."""
         return self.embed(sentences, batch_size=batch_size, show_progress=False)
 
     def require_component(
         self, component_from: ComponentFrom, option: str = "component_from"
     ) -> None:
-        """Refuse another component than that of the corpus for a model without invertible decoders.
+        """Check that the model supports a value of ``component_from``.
 
         Raises:
-            InvalidValue: it has none, under the name of ``option``.
+            InvalidValue: the value is not ``corpus`` and the model has no invertible decoder.
         """
         if component_from != "corpus" and self.name != "invertible":
             fix = f"{self.name} has no component of its own to remove; leave it out"
@@ -149,11 +150,16 @@ class Embedder(Comparing, Operations):
         component_from: ComponentFrom = "corpus",
         batch_size: int = 64,
     ) -> Result:
-        """Return metrics of tasks, and which of them the model cannot do and why.
+        """Return the metrics of tasks; tasks that the model cannot do are skipped with a reason.
 
         Args:
-            readouts: the values to apply, such as ``self.readouts``; None to choose them here.
-            component_from: of models with invertible decoders alone.
+            readouts: values to apply, such as ``self.readouts``; None: choose them on these tasks.
+            component_from: for models with an invertible decoder only, see
+                ``InvertibleEmbedder.represent``.
+            batch_size: sentences per batch.
+
+        Raises:
+            InvalidValue: the model does not support ``component_from``.
         """
         self.require_component(component_from)
 
@@ -171,12 +177,16 @@ class Embedder(Comparing, Operations):
 
 
 def device_of(asked: str | torch.device | None) -> torch.device:
-    """Return the device that is asked for; of None the first GPU if there is one, else the CPU."""
+    """Return the device of a name; of None the first GPU if there is one, else the CPU.
+
+    Raises:
+        InvalidValue: there is no such device.
+    """
     if asked is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.empty(0, device=asked)
     except (RuntimeError, AssertionError) as error:  # torch without CUDA raises the latter
-        fix = f"use cpu or a device that is there ({str(error).splitlines()[0]})"
+        fix = f"use cpu or an available device ({str(error).splitlines()[0]})"
         raise InvalidValue("device", str(asked), fix) from error
     return torch.device(asked)

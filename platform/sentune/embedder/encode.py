@@ -1,4 +1,4 @@
-"""Sentences to embeddings with a trained method; their similarity, entailment and its direction.
+"""Base classes of ``Embedder``: encoding, similarity, entailment and its direction.
 
 Legend: N, M = sentences or pairs, D = packed width of the method's geometry.
 """
@@ -29,12 +29,12 @@ Embeddings = NDArray[np.float32]
 Strings = str | list[str] | tuple[str, ...]
 Sentences = str | Sequence[str] | Embeddings | Tensor
 
-BATCHES_PER_BLOCK = 64  # sentences are sorted by length within a block, which bounds memory
-LONG = 20  # batches; encoding more than that shows a progress bar on a terminal
+BATCHES_PER_BLOCK = 64  # sentences are sorted by length within a block, which limits memory
+LONG = 20  # batches above which encoding shows a progress bar on a terminal
 
 
 class Encoding:
-    """The part of an ``Embedder`` that encodes; attributes are explained there."""
+    """Base class of ``Embedder`` that encodes sentences; see there for the attributes."""
 
     method: SentenceMethod
     tokenizer: Tokenizer | WordTokenizer
@@ -54,14 +54,17 @@ class Encoding:
         batch_size: int = 64,
         show_progress: bool | None = None,
     ) -> Embeddings:
-        """Return [N, D] float32 packed embeddings of N sentences; [D] of a single string.
+        """Return float32 packed embeddings of N sentences, [N, D], or of a single string, [D].
 
         Args:
-            sentences: none is fine and gives [0, D]; too long ones are cut to ``max_length``; one
-                that comes twice within 64 batches is encoded once.
-            batch_size: sentences in a batch; batches are made of sentences of like length.
-            show_progress: a bar; by default for more than 20 batches, on a terminal, and in a
-                notebook that has ipywidgets.
+            sentences: sentences to encode. Long ones are truncated to ``max_length``; repeated ones
+                within 64 batches are encoded once; no sentences give [0, D].
+            batch_size: sentences per batch; those of a batch have similar lengths.
+            show_progress: whether to show a progress bar; None: for more than 20 batches, on a
+                terminal or in a notebook with ipywidgets.
+
+        Raises:
+            InvalidValue: ``sentences`` is not an iterable of strings, or ``batch_size`` is below 1.
         """
         one = isinstance(sentences, str)
         several = [sentences] if isinstance(sentences, str) else sentences
@@ -75,12 +78,12 @@ class Encoding:
         batch_size: int = 64,
         show_progress: bool | None = None,
     ) -> Tensor:
-        """Return what ``encode`` does of several sentences, a tensor on the model's device."""
+        """Return the embeddings as ``encode`` does, as a tensor on the model's device, [N, D]."""
         if batch_size < 1:
             raise InvalidValue("batch_size", batch_size, "it must be at least 1")
         sentences = listed(sentences)
         if not sentences:
-            # only the method knows its width: embed one sentence and keep none of it
+            # only the method knows its width, so embed one sentence and drop it
             return self._embed_block([""], 1, lambda done: None)[:0]
         console = Console(stderr=True)
         if show_progress is None:
@@ -95,7 +98,7 @@ class Encoding:
             return torch.cat([self._embed_block(part, batch_size, advance) for part in parts])
 
     def embed_known(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
-        """Return what ``embed`` does; stored references are not encoded again."""
+        """Return the embeddings as ``embed`` does, without encoding stored references again."""
         if self.references is None:
             return self.embed(sentences, batch_size=batch_size)
         stored = self.references.sentences
@@ -111,7 +114,11 @@ class Encoding:
         return self.embed([]).shape[1]
 
     def _rows(self, sentences: Sentences) -> Tensor:
-        """Return [N, D] on the model's device; embeddings must have the model's width."""
+        """Return embeddings of sentences, or given ones, on the model's device, [N, D].
+
+        Raises:
+            InvalidValue: given embeddings do not have the model's width.
+        """
         if not _are_numbers(sentences):
             return self.embed([sentences] if isinstance(sentences, str) else sentences)
         width = self._width
@@ -145,8 +152,9 @@ def listed(sentences: Iterable[str], name: str = "sentences") -> list[str]:
     """Return sentences as a list.
 
     Raises:
-        InvalidValue: a single string, of which each letter would be one; a table, of which the
-            name of each column would; or one of them is no string, or no text.
+        InvalidValue: ``sentences`` is a single string, which would iterate over letters, or a
+            table, which would iterate over column names; or an item is not a string or has a lone
+            surrogate.
     """
     if isinstance(sentences, str):
         raise InvalidValue(name, sentences, "give a list of strings")
@@ -160,49 +168,50 @@ def listed(sentences: Iterable[str], name: str = "sentences") -> list[str]:
         try:
             sentence.encode()
         except UnicodeEncodeError as error:
-            fix = f"it has half a character ({error.reason}); decode its file as UTF-8"
+            fix = f"it is not valid Unicode ({error.reason}); decode its file as UTF-8"
             raise InvalidValue(f"{name}[{at}]", sentence, fix) from None
     return found
 
 
 def paired(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two sides of N rows each; a single row is paired with all of the other side.
+    """Return two sides of N rows each; a single row is paired with all rows of the other side.
 
     Raises:
-        InvalidValue: the numbers of rows do not fit.
+        InvalidValue: the numbers of rows differ and neither is 1.
     """
     counts = len(first), len(second)
     if counts[0] != counts[1] and 1 not in counts:
-        fix = "give as many on both sides, or one on one of them"
+        fix = "give equal numbers of sentences on both sides, or a single one on one side"
         raise InvalidValue("sentences", f"{counts[0]} and {counts[1]}", fix)
     count = 0 if 0 in counts else max(counts)
     return first.expand(count, -1), second.expand(count, -1)
 
 
 def as_array(rows: Tensor, *, one: bool) -> Embeddings:
-    """Return rows as float32 numbers; the first alone where it is the only one."""
+    """Return rows as a float32 array, [N, D]; with ``one`` the first row, [D]."""
     found: Embeddings = rows.float().cpu().numpy()
     return found[0] if one else found
 
 
 def single(*sides: Sentences) -> bool:
-    """Return whether each side is one string or one row."""
+    """Return whether each side is a single string or embedding."""
     return all(side.ndim == 1 if _are_numbers(side) else isinstance(side, str) for side in sides)
 
 
 def _are_numbers(side: Sentences) -> TypeGuard[Embeddings | Tensor]:
-    """Return whether they are embeddings; an array may hold strings."""
+    """Return whether a side is embeddings, not sentences (which may also be an array)."""
     return isinstance(side, np.ndarray | Tensor) and getattr(side.dtype, "kind", "f") not in "UO"
 
 
 @dataclass(frozen=True)
 class Entailment:
-    """How far a premise entails a hypothesis.
+    """Entailment score of a premise and a hypothesis.
 
     Attributes:
         score: P(hypothesis | premise) for boxes, sim(hypothesis || premise) in (0, 1] for
             Gaussians, the cosine in [-1, 1] for points.
-        threshold: the readout that decides; None if the model has none.
+        threshold: score above which the premise entails the hypothesis; None if the model has
+            none.
     """
 
     score: float
@@ -210,10 +219,10 @@ class Entailment:
 
     @property
     def decision(self) -> bool:
-        """Whether it is an entailment.
+        """Return whether the premise entails the hypothesis.
 
         Raises:
-            InvalidValue: the model was tuned without labelled pairs, so it has no threshold.
+            InvalidValue: there is no threshold, because the model was tuned without labelled pairs.
         """
         if self.threshold is None:
             fix = "the model has none; give entails() a threshold"
@@ -223,12 +232,13 @@ class Entailment:
 
 @dataclass(frozen=True)
 class Direction:
-    """Which of two sentences entails the other.
+    """Direction of entailment of two sentences.
 
     Attributes:
-        entailing: ``first``, ``second``, or ``neither`` where the margin is exactly 0.
-        margin: positive for the first: log similarity one way minus the other, or, by extent,
-            the difference of log-volumes or of summed log sigma.
+        entailing: ``first``, ``second``, or ``neither`` if the margin is exactly 0.
+        margin: positive if the first entails the second. By similarity, log similarity in one
+            direction minus that in the other; by extent, the difference of log-volumes or of summed
+            log sigma.
     """
 
     entailing: Literal["first", "second", "neither"]
@@ -236,20 +246,20 @@ class Direction:
 
     @classmethod
     def of(cls, margin: float) -> Direction:
-        """Return the direction that a margin stands for."""
+        """Return the direction of a margin."""
         if margin == 0:
             return cls("neither", margin)
         return cls("first" if margin > 0 else "second", margin)
 
 
 class Comparing(Encoding):
-    """The part of an ``Embedder`` that compares two sides: sentences, or their embeddings."""
+    """Base class of ``Embedder`` that compares pairs of sentences or embeddings."""
 
     readouts: dict[str, Any]
 
     @property
     def geometry(self) -> Geometry:
-        """How two embeddings are compared."""
+        """Return the geometry that compares embeddings."""
         return self.method.geometry
 
     @overload
@@ -262,16 +272,22 @@ class Comparing(Encoding):
     def similarity(self, a: Sentences, b: Sentences) -> Any: ...
 
     def similarity(self, a: Sentences, b: Sentences) -> float | Embeddings:
-        """Return [N] similarities of pairs, the same both ways: the mean of both directions.
+        """Return the symmetric similarity of pairs, the mean of both directions.
 
         Args:
-            a, b: sentences or their embeddings, N and N, or N and one; of two single ones a number.
+            a, b: sentences or embeddings, N and N, or N and one.
+
+        Returns:
+            [N]; a number for two single ones.
+
+        Raises:
+            InvalidValue: the numbers of sentences do not match.
         """
         numbers = as_array(self._compare(a, b, symmetric_similarity(self.geometry)), one=False)
         return float(numbers[0]) if single(a, b) else numbers
 
     def similarity_table(self, a: Sentences, b: Sentences) -> Embeddings:
-        """Return [N, M] similarities of N sentences with M others, the same both ways."""
+        """Return the symmetric similarities of N sentences or embeddings with M others, [N, M]."""
         first, second = self._rows(a), self._rows(b)
         with torch.no_grad():
             there, back = self.geometry.entails_tables(first, second)
@@ -295,11 +311,14 @@ class Comparing(Encoding):
     def entails(
         self, premise: Sentences, hypothesis: Sentences, *, threshold: float | None = None
     ) -> Entailment | list[Entailment]:
-        """Return how far the premise entails the hypothesis; a list for lists, as ``similarity``.
+        """Return the entailment score and decision of pairs.
 
         Args:
-            premise, hypothesis: sentences or their embeddings.
-            threshold: instead of the model's own.
+            premise, hypothesis: sentences or embeddings, N and N, or N and one.
+            threshold: threshold of the decision; None: the readout ``rte/threshold``.
+
+        Returns:
+            N entailments; a single one for two single sentences.
         """
         limit = self.readouts.get("rte/threshold") if threshold is None else threshold
         scores = self._compare(premise, hypothesis, self.geometry.entails)
@@ -316,12 +335,18 @@ class Comparing(Encoding):
     def direction(self, a: Sentences, b: Sentences) -> Any: ...
 
     def direction(self, a: Sentences, b: Sentences) -> Direction | list[Direction]:
-        """Return which of two entailing sentences entails the other; a list for lists.
+        """Return which sentence of entailing pairs entails the other.
 
-        Decided as the readout ``direction/by`` says, by similarity if there is none.
+        The readout ``direction/by`` decides by similarity (the default) or by extent.
+
+        Args:
+            a, b: sentences or embeddings, N and N, or N and one.
+
+        Returns:
+            N directions; a single one for two single sentences.
 
         Raises:
-            InvalidValue: the method's similarity is the same both ways, so it cannot tell.
+            InvalidValue: the method's similarity is symmetric, so there is no direction.
         """
         if self.geometry.symmetric:
             fix = "its similarity is the same both ways; use a model of Gaussians or boxes"
@@ -332,6 +357,6 @@ class Comparing(Encoding):
         return found[0] if single(a, b) else found
 
     def _compare(self, a: Sentences, b: Sentences, compare: Compare) -> Tensor:
-        """Return [N] comparisons of paired rows."""
+        """Return ``compare`` of paired sentences or embeddings, [N]."""
         with torch.no_grad():
             return compare(*paired(self._rows(a), self._rows(b)))

@@ -1,7 +1,7 @@
-"""Embeddings of a text file's sentences: a Parquet file, and a folder searched by a model's score.
+"""Embeddings of a text file's sentences as a Parquet file, and a folder to search them.
 
 sentences.parquet  columns text, embedding, as ``sentune encode`` writes them
-points.faiss       for points, where a FAISS index was asked for
+points.faiss       FAISS index of cosines, optional, for models of points
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from sentune.tasks.nearest_passages import NOTHING, NearestPassages
 if TYPE_CHECKING:
     from sentune.embedder.encode import Comparing
 
-ROWS = 4096  # of a row group; 4,096 embeddings of 768 numbers are 12.6 MB
+ROWS = 4096  # rows of a row group; 4,096 embeddings of 768 numbers take 12.6 MB
 SENTENCES, FAISS = "sentences.parquet", "points.faiss"
 SAME_MODEL = 1e-3
-"""Difference, relative to the largest number, that batches and devices make in an embedding."""
+"""Tolerance, relative to the largest number, of an embedding on other devices and batches."""
 
 
 class Found(NamedTuple):
-    """A sentence of an index; ``row`` is its place there, from 0."""
+    """A sentence found in an index; ``row`` is its row there, from 0."""
 
     sentence: str
     score: float
@@ -40,10 +40,10 @@ class Found(NamedTuple):
 
 
 class SentenceIndex:
-    """A folder that ``build`` made. Embeddings are read from it a block at a time.
+    """A folder of embeddings made by ``build``, which a search reads in blocks.
 
     Raises:
-        InvalidValue: the folder is no index.
+        InvalidValue: the folder is not an index.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -62,20 +62,25 @@ class SentenceIndex:
         batch_size: int = 64,
         advance: Callable[[int], object] = lambda size: None,
     ) -> tuple[int, int]:
-        """Encode a text file into the folder of an index; see ``write_embeddings``.
+        """Encode a text file into the folder of an index.
 
         Args:
             factory: description of a FAISS index of cosines, for ``faiss.index_factory``; empty:
-                none, the search is exact.
+                no FAISS index, the search is exact.
+            source, batch_size, advance: as in ``write_embeddings``.
+
+        Returns:
+            The numbers of sentences written and of empty lines.
 
         Raises:
-            InvalidValue: FAISS is not installed or knows no such index, or the model has no points.
+            InvalidValue: FAISS is not installed or cannot make the index, or the model's embeddings
+                are not points.
         """
         faiss = _faiss(embedder.geometry) if factory else None
+        (folder / FAISS).unlink(missing_ok=True)  # first: it must not outlive its sentences
         done = write_embeddings(
             embedder, source, folder / SENTENCES, batch_size=batch_size, advance=advance
         )
-        (folder / FAISS).unlink(missing_ok=True)
         if faiss is not None:
             table = pq.read_table(folder / SENTENCES, columns=["embedding"])
             points = _unit(_rows(table["embedding"]))
@@ -84,7 +89,8 @@ class SentenceIndex:
                 made.train(points)
             except RuntimeError as error:
                 said = str(error).splitlines()[0]
-                raise InvalidValue("--factory", factory, f"FAISS makes none: {said}") from error
+                fix = f"FAISS cannot make this index: {said}"
+                raise InvalidValue("--factory", factory, fix) from error
             made.add(points)
             faiss.write_index(made, str(folder / FAISS))
         return done
@@ -98,7 +104,10 @@ class SentenceIndex:
         embedded = embedder.embed(queries, show_progress=False)
         if (self.folder / FAISS).is_file():
             faiss = _faiss(embedder.geometry)
-            index = faiss.read_index(str(self.folder / FAISS))
+            try:
+                index = faiss.read_index(str(self.folder / FAISS))
+            except RuntimeError as error:
+                raise self._damaged(FAISS, error) from error
             scores, places = index.search(_unit(embedded.float().cpu().numpy()), k)
         else:
             nearest = NearestPassages(embedded, embedder.geometry, depth=k, score=score)
@@ -121,11 +130,14 @@ class SentenceIndex:
             file = pq.ParquetFile(self.folder / SENTENCES)
             yield from file.iter_batches(batch_size=rows, columns=[*columns])
         except (pa.ArrowException, OSError) as error:
-            fix = f"{SENTENCES} is damaged: {first_line(error)}; make it again"
-            raise InvalidValue("INDEX", str(self.folder), fix) from error
+            raise self._damaged(SENTENCES, error) from error
+
+    def _damaged(self, name: str, error: Exception) -> InvalidValue:
+        fix = f"{name} is damaged: {first_line(error)}; make the index again"
+        return InvalidValue("INDEX", str(self.folder), fix)
 
     def _texts(self, places: set[int]) -> dict[int, str]:
-        """Return the sentences at some places."""
+        """Return row -> sentence of some rows."""
         found: dict[int, str] = {}
         start = 0
         for batch in self._batches("text"):
@@ -135,10 +147,14 @@ class SentenceIndex:
         return found
 
     def _refuse_other(self, embedder: Comparing) -> None:
-        """Refuse a model that embeds the first sentence in another way than the index has it."""
+        """Check that the model made the index, by its embedding of the first sentence.
+
+        Raises:
+            InvalidValue: the index has no sentences, or another embedding of the first one.
+        """
         first = next(self._batches("text", "embedding", rows=1), None)
         if first is None or not len(first):
-            raise InvalidValue("INDEX", str(self.folder), "it has no sentence; make it again")
+            raise InvalidValue("INDEX", str(self.folder), "it has no sentences; make it again")
         known = _rows(first["embedding"])[0]
         here = embedder.encode(first["text"][0].as_py())
         close = SAME_MODEL * np.abs(known).max()
@@ -158,12 +174,12 @@ def write_embeddings(
     """Encode the lines of a text file into a Parquet file of columns ``text`` and ``embedding``.
 
     Args:
-        source: one sentence a line, UTF-8; empty lines are left out.
-        out: appears under its name once it is complete.
-        advance: gets the bytes of each block of lines that was written.
+        source: text file in UTF-8 with one sentence per line; empty lines are left out.
+        out: Parquet file, written atomically.
+        advance: called with the number of bytes of each block of lines when it is written.
 
     Returns:
-        Sentences written, and empty lines.
+        The numbers of sentences written and of empty lines.
 
     Raises:
         InvalidValue: there is no such file.
@@ -192,7 +208,7 @@ def write_embeddings(
 
 
 def _blocks(source: Path) -> Iterator[tuple[list[str], int]]:
-    """Yield lines without white space at their ends, a block at a time, and the block's bytes."""
+    """Yield blocks of stripped lines, with the number of bytes of each block."""
     with source.open("rb") as stream:
         lines = enumerate(stream, start=1)
         while block := list(islice(lines, ROWS)):
@@ -208,13 +224,16 @@ def _decoded(source: Path, number: int, line: bytes) -> str:
 
 
 def _score(geometry: Geometry, by: str) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """Return the score of [Q, D] queries and [P, D] passages, [Q, P]; None: their similarity."""
+    """Return a function of queries [Q, D] and passages [P, D] that returns their scores, [Q, P].
+
+    None stands for the similarity.
+    """
     if by == "similarity":
         return None
     if by not in ("entailed", "entailing"):
         raise InvalidValue("by", by, "choose one of similarity, entailed, entailing")
     if geometry.symmetric:
-        fix = "this model's similarity is the same both ways; leave it out"
+        fix = "this model's similarity is symmetric; leave it out"
         raise InvalidValue("by", by, fix)
     if by == "entailed":
         return geometry.entails_table
@@ -222,9 +241,9 @@ def _score(geometry: Geometry, by: str) -> Callable[[Tensor, Tensor], Tensor] | 
 
 
 def _faiss(geometry: Geometry) -> Any:
-    """Return the module, for a model of points."""
+    """Return the module ``faiss`` if it is installed and the model's embeddings are points."""
     if not isinstance(geometry, Points):
-        fix = "FAISS is for models of points; leave it out, the search is exact"
+        fix = "FAISS is for models of points; leave it out to search exactly"
         raise InvalidValue("--factory", type(geometry).__name__, fix)
     try:
         import faiss
@@ -235,7 +254,7 @@ def _faiss(geometry: Geometry) -> Any:
 
 
 def _rows(column: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return [N, D] of a column of lists of one length."""
+    """Return a column of fixed-size lists as an array, [N, D]."""
     numbers = column.combine_chunks() if hasattr(column, "chunks") else column
     found: np.ndarray[Any, Any] = numbers.flatten().to_numpy(zero_copy_only=False)
     return found.reshape(len(numbers), -1).astype(np.float32)

@@ -1,7 +1,7 @@
-"""The interpretations that a model of boxes gives a sentence, as reference sentences.
+"""Interpretations of a sentence by a model of boxes, shown by their reference sentences.
 
 GumbelCSE section 3.2: an interpretation of a sentence is the overlap of its box with the box of a
-reference sentence, neither too small nor the whole.
+reference sentence, if the coverage is within limits.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from sentune.errors import InvalidValue
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.interpretations.distinct import Distinct, most_distinct
 
-# The tasks whose readouts are taken, the first that the model was tuned to.
 TASKS = ("ambiguous-rte", "csts")
+"""Tasks whose readouts are used; the first that the model has readouts of."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Interpretation:
     """One interpretation of a sentence.
 
     Attributes:
-        reference: the sentence whose overlap with the other one is the interpretation.
-        coverage: the share of the sentence's box that the overlap takes, in [0, 1].
-        similarity: of the overlap to the most similar of the other ones (Eq. 16), in [0, 1]; NaN
-            for a single one.
+        reference: reference sentence that the overlap is with.
+        coverage: share of the sentence's box that the overlap covers, in [0, 1].
+        similarity: similarity to the most similar of the other interpretations (Eq. 16), in [0, 1];
+            NaN for a single interpretation.
     """
 
     reference: str
@@ -41,11 +41,11 @@ class Interpretation:
 
 @dataclass(frozen=True, kw_only=True)
 class Interpreted(Distinct):
-    """The interpretations of a sentence, and what they were chosen from.
+    """The interpretations of a sentence.
 
     Attributes:
-        interpretations: the one that covers most of the sentence first.
-        references: how many reference sentences were looked at, the sentence itself left out.
+        interpretations: sorted by decreasing coverage.
+        references: number of reference sentences, without the sentence itself.
     """
 
     interpretations: list[Interpretation]
@@ -62,14 +62,14 @@ def interpret(
 ) -> Interpreted:
     """Return the ``k`` most distinct interpretations of a sentence, or all if there are fewer.
 
-    The alphas and the intersection are those that the model was tuned to on ambiguous entailment,
-    else on C-STS. A model without them takes alpha_2 = 1, and alpha_1 for each sentence such that
-    the 3 k references that cover most of it are in question.
+    The alphas and the intersection are the model's readouts of ambiguous entailment, else of C-STS.
+    Without them, alpha_2 is 1, and alpha_1 is set for each sentence such that the 3 k references
+    with the largest coverage are candidates.
 
     Args:
-        references: sentences in place of those that are stored with the model. The sentence
-            itself, whatever its case and punctuation, is left out.
-        alpha_1, alpha_2: in place of the model's own.
+        references: reference sentences instead of those stored with the model. The sentence itself
+            is left out, compared without case and punctuation.
+        alpha_1, alpha_2: limits of the coverage instead of the model's readouts.
 
     Raises:
         InvalidValue: the model has no boxes, there are no references, k is below 1, or alpha_1 is
@@ -119,11 +119,11 @@ def _others(
     kept = enumerate(stored.sentences) if stored is not None else ()
     rows = [row for row, text in kept if _plain(text) != own]
     if stored is None or not rows:
-        fix = "the model has none of its own; give reference sentences (--references FORMAT:PATH)"
+        fix = "the model stores none; give reference sentences (--references FORMAT:PATH)"
         raise InvalidValue("references", None, fix)
     return [stored.sentences[row] for row in rows], stored.embeddings[torch.tensor(rows)]
 
 
 def _plain(sentence: str) -> str:
-    """Return the words alone, in one case."""
+    """Return the sentence in lower case without punctuation and extra white space."""
     return " ".join(re.sub(r"[^\w\s]", "", sentence).casefold().split())

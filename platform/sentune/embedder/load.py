@@ -1,6 +1,6 @@
-"""Finding and reading a model folder, and the embedders on word vectors.
+"""Loading of models from folders, object stores and the registry, and embedders on word vectors.
 
-Legend: N = sentences, d_z = width of a sentence vector, n = of a word vector.
+Legend: N = sentences, d_z = width of a sentence vector, n = width of a word vector.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from sentune.training.settings import TrainingSettings
 
 
 class InvertibleEmbedder(PointEmbedder):
-    """A trained model with an invertible decoder, and its representations.
+    """A trained model with an invertible decoder, which has several representations.
 
     Attributes:
-        representation: the one that ``embed`` and ``encode`` give: ``ensemble``, ``z_en``, ``z_de``
-            or another of ``Postprocessing.forward``. At first it is the readout
-            ``representation``, else ``sts/representation``, else the ensemble.
+        representation: representation that ``embed`` and ``encode`` return: ``ensemble``, ``z_en``,
+            ``z_de`` or another of ``Postprocessing.forward``. The default is the readout
+            ``representation``, else ``sts/representation``, else ``ensemble``.
     """
 
     method: Invertible  # type: ignore[assignment]
@@ -77,18 +77,19 @@ class InvertibleEmbedder(PointEmbedder):
         *,
         batch_size: int = 64,
     ) -> dict[str, Tensor]:
-        """Return every representation of N sentences by its name, [N, d_z] or [N, n].
+        """Return name -> representation of N sentences, [N, d_z] or [N, n].
 
         Args:
-            component_from: ``corpus`` removes the components that are stored with the model;
-                ``task`` those of these very sentences, as papers' evaluations do.
+            component_from: principal components to remove: ``corpus``, those stored with the model,
+                or ``task``, those of these sentences, as in the papers' evaluations.
+            batch_size: sentences per batch.
         """
         found = Representations(self.method, max_length=self.max_length, size=batch_size)
         with torch.no_grad():
             return found(listed(sentences), component_from)
 
     def features(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
-        """Return [N, 6 d_z] for a linear classifier: maxima, minima, means of both encoders."""
+        """Return maxima, minima and means of both encoders for a linear classifier, [N, 6 d_z]."""
         found = Representations(self.method, max_length=self.max_length, size=batch_size)
         return found.features(listed(sentences))
 
@@ -100,11 +101,12 @@ class InvertibleEmbedder(PointEmbedder):
         component_from: ComponentFrom = "corpus",
         batch_size: int = 64,
     ) -> Result:
-        """Return metrics of all tasks, of STS by every representation.
+        """Return the metrics of all tasks; STS tasks evaluate every representation.
 
         Args:
-            readouts: the model's own to apply them, or None to choose anew.
-            component_from: as in ``represent``; ``task`` fits on the sentences of each STS task.
+            readouts: values to apply, such as ``self.readouts``; None: choose them on these tasks.
+            component_from: as in ``represent``; ``task`` uses the sentences of each STS task.
+            batch_size: sentences per batch.
         """
 
         def represent(sentences: Sequence[str]) -> dict[str, Tensor]:
@@ -130,12 +132,12 @@ class InvertibleEmbedder(PointEmbedder):
 
 
 def load(source: str | Path, device: str | torch.device | None = None) -> Embedder:
-    """Return the embedder of the kind that a model needs; see ``Embedder.load``."""
+    """Load a model as the embedder class for its method; see ``Embedder.load``."""
     if str(source).startswith(PREFIXES):
         return load_pretrained(str(source), device)
     folder = folder_of(source)
     if not folder.is_dir():
-        fix = "there is no such folder; the hub's models are written hf:NAME"
+        fix = "there is no such folder; models of the hub are written hf:NAME"
         raise InvalidValue("model", str(folder), fix)
     if (folder / "model" / MANIFEST).is_file():
         raise InvalidValue("model", str(folder), f"it is a study; name {folder / 'model'}")
@@ -147,7 +149,7 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
             return _on_words(load_closed_form(folder), text)
         model = load_method(folder)
     except (SafetensorError, JSONDecodeError, UnicodeDecodeError, OSError) as error:
-        fix = f"a file of it cannot be read: {first_line(error)}"
+        fix = f"one of its files cannot be read: {first_line(error)}"
         raise InvalidValue("model", str(folder), fix) from error
     if model.tokenizer is None:
         return InvertibleEmbedder(model, text, device)
@@ -163,7 +165,7 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
 
 
 def _on_words(loaded: LoadedModel, card: str) -> PointEmbedder:
-    """Return a fitted method at one value of its readout: components removed, units."""
+    """Return the embedder of a closed-form method at the chosen value of its readout."""
     value = int(loaded.readouts[loaded.method.axis.name])
     return PointEmbedder(
         loaded.method.name,
@@ -182,12 +184,11 @@ def _fitted_rows(method: Any, value: int, sentences: list[str], _: int) -> Tenso
 def folder_of(source: str | Path) -> Path:
     """Return the local folder of a path, of an fsspec URI, or of ``models:/NAME@champion``.
 
-    What lies in an object store is copied once, for as long as the process lives and the store has
-    the same manifest there.
+    A folder in an object store is copied once per process and manifest.
 
     Raises:
         InvalidValue: there is no such model.
-        StorageError: the store refuses, or does not answer.
+        StorageError: the store refuses access or does not answer.
     """
     if str(source).startswith("models:/"):
         from sentune.tracking.registry import resolve_model
@@ -202,7 +203,7 @@ def folder_of(source: str | Path) -> Path:
             manifest = b""
         return _copied(uri, manifest)
     path = Path(source).expanduser()
-    return found_again(path) if path.name else path  # of the working folder the name is empty
+    return found_again(path) if path.name else path  # the name of "." is empty
 
 
 _COPIES = ExitStack()
@@ -211,7 +212,7 @@ atexit.register(_COPIES.close)
 
 @cache
 def _copied(uri: str, manifest: bytes) -> Path:
-    """Return the copy of the folder that has a manifest."""
+    """Return a local copy of a folder, cached by URI and manifest."""
     try:
         return _COPIES.enter_context(on_this_machine(uri))
     except FileNotFoundError as error:

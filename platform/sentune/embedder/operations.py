@@ -1,6 +1,6 @@
-"""Operations in the space of embeddings, and embeddings back to sentences (InterSent, Table 7).
+"""Operations on embeddings, and decoding of embeddings to sentences (InterSent, Table 7).
 
-They take sentences or embeddings and give embeddings, so that they compose::
+Operations take sentences or embeddings and return embeddings, so that they can be composed::
 
     both = embedder.fuse(embedder.fuse("They sang.", "They danced."), "They left.")
     embedder.decode(both)
@@ -22,10 +22,10 @@ from sentune.methods.intersent import Intersent
 
 
 class Operations(Encoding):
-    """The part of an ``Embedder`` that needs a model with operators, and of one with a decoder."""
+    """Base class of ``Embedder`` with the operations of models with operators and a decoder."""
 
     def fuse(self, a: Sentences, b: Sentences) -> Embeddings:
-        """Return embeddings of sentences that tell what both tell.
+        """Return embeddings of sentences with the content of both.
 
         Args:
             a, b: sentences or embeddings, N and N, or N and one.
@@ -34,16 +34,17 @@ class Operations(Encoding):
             [N, D]; [D] for two single ones.
 
         Raises:
-            InvalidValue: the model's method has no operators, or the numbers do not fit.
+            InvalidValue: the model's method has no operators, or the numbers of sentences do not
+                match.
         """
         return self._pairwise(a, b, self._intersent().operators.fuse)
 
     def difference(self, a: Sentences, b: Sentences) -> Embeddings:
-        """Return embeddings of what ``a`` tells and ``b``, which it contains, does not."""
+        """Return embeddings of the content of ``a`` without that of ``b``; see ``fuse``."""
         return self._pairwise(a, b, self._intersent().operators.subtract)
 
     def compress(self, a: Sentences) -> Embeddings:
-        """Return embeddings of the essential of sentences; see ``fuse``."""
+        """Return embeddings of summaries of sentences, [N, D] or [D]; see ``fuse``."""
         method = self._intersent()
         with torch.no_grad():
             return as_array(method.operators.compress(self._rows(a)), one=single(a))
@@ -56,20 +57,21 @@ class Operations(Encoding):
         max_length: int | None = None,
         batch_size: int = 64,
     ) -> Any:
-        """Return the sentences that embeddings stand for.
+        """Return the sentences that the model decodes from embeddings.
 
         Args:
-            embeddings: [N, D], or [D] for one sentence; sentences are encoded first.
-            beams: of the search; 1 is greedy.
-            max_length: most tokens of a sentence, its start included; the model's own by default.
-            batch_size: sentences that are decoded together.
+            embeddings: [N, D], or [D] for a single one; sentences are encoded first.
+            beams: number of beams; 1: greedy search.
+            max_length: largest number of tokens of a sentence including the start token; None: the
+                model's.
+            batch_size: sentences per batch.
 
         Returns:
-            N sentences; one string for [D].
+            N sentences; a string for a single one.
 
         Raises:
-            InvalidValue: the model's method has no decoder, the embeddings are not its own, or a
-                number is too small.
+            InvalidValue: the model's method has no decoder, the embeddings do not have its width,
+                or a number is too small.
         """
         method = self._intersent()
         length = self.max_length if max_length is None else max_length
@@ -87,14 +89,14 @@ class Operations(Encoding):
     def generate(
         self, operation: str, first: Sequence[str], second: Sequence[str] | None = None
     ) -> list[str]:
-        """Return the sentences that an operation makes of N sentences, or of pairs of them.
+        """Return the decoded results of an operation on N sentences or pairs of sentences.
 
         Args:
             operation: one of ``sentune.corpora.schema.OPERATIONS``.
-            second: where the operation takes two.
+            second: second sentences of an operation on pairs.
 
         Raises:
-            InvalidValue: there is no such operation, or it takes another number of sentences.
+            InvalidValue: there is no such operation, or ``second`` is missing or superfluous.
         """
         if operation not in OPERATIONS:
             raise InvalidValue("operation", operation, f"choose one of {', '.join(OPERATIONS)}")
@@ -111,7 +113,7 @@ class Operations(Encoding):
 
     @property
     def decodes(self) -> bool:
-        """Whether the model has operators and a decoder."""
+        """Return whether the model has operators and a decoder."""
         return isinstance(self.method, Intersent)
 
     def _intersent(self) -> Intersent:

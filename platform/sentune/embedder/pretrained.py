@@ -1,6 +1,6 @@
-"""Encoders as models without any training of ours: from the hub or a folder, and random ones.
+"""Encoders used without training: pretrained ones from the hub or a folder, and random ones.
 
-Legend: N = sentences, L = words of the longest one, n = width of a word vector, D = of a sentence.
+Legend: N = sentences, D = width of an embedding.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 PREFIXES = ("hf:", "random:")
 
 POOLING = {"mean": "mean", "cls": "cls", "max": "max", "last": "lasttoken"}
-"""Ours -> the name of sentence-transformers' ``Pooling``; ``pooler`` is the model's own output."""
+"""Value of ``pooling`` -> mode of sentence-transformers' ``Pooling``. ``pooler``, the model's own
+pooled output, has none."""
 
 _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 
 PROMPTS = {"eol": 'This sentence : "{}" means in one word:"'}
-"""Name -> template. ``eol``: Jiang et al., Scaling Sentence Embeddings with Large Language Models,
-2023, for ``pooling=last`` of a causal language model."""
+"""Name -> template of the prompt. ``eol`` is that of Jiang et al. (2023), Scaling Sentence
+Embeddings with Large Language Models, for causal language models with ``pooling=last``."""
 
 
 class HubOptions(Settings):
-    """Options of ``hf:NAME``; without ``pooling`` a sentence-transformers model keeps its own."""
+    """Options of ``hf:NAME``; without ``pooling``, a sentence-transformers model uses its own."""
 
     pooling: Literal["mean", "cls", "max", "last", "pooler"] | None = None
     prompt: str = "{}"
@@ -49,7 +50,7 @@ class HubOptions(Settings):
 
 
 class RandomOptions(Settings):
-    """Options of ``random:KIND``; 4,096 numbers as in Wieting and Kiela (2019)."""
+    """Options of ``random:KIND``; the default size is that of Wieting and Kiela (2019)."""
 
     vectors: str
     size: int = Field(4096, ge=1)
@@ -57,13 +58,13 @@ class RandomOptions(Settings):
 
 
 class PointEmbedder(Embedder):
-    """A model whose embeddings are points, compared by their cosine, without reference sentences.
+    """An ``Embedder`` of points, compared by their cosine, without reference sentences.
 
     Args:
-        name: of the method, or of an encoder that was tuned to nothing, as it was asked for.
-        embed: N sentences and a batch size -> [N, D].
-        device: where it computes.
-        settings, readouts, card: as of ``Embedder``.
+        name: name of the method, or source of a pretrained or random encoder.
+        embed: function of N sentences and a batch size that returns embeddings, [N, D].
+        device: device of the model.
+        settings, readouts, card: as in ``Embedder``.
     """
 
     method: SentenceMethod | None  # type: ignore[assignment]
@@ -101,17 +102,19 @@ class PointEmbedder(Embedder):
 
 
 def load_pretrained(source: str, device: str | torch.device | None = None) -> PointEmbedder:
-    """Return an encoder as it is.
+    """Return a pretrained or random encoder as an embedder.
 
     Args:
-        source: ``hf:NAME_OR_FOLDER?pooling=mean`` (``cls``, ``max``, ``last`` or ``pooler``; with
-            ``prompt=eol`` or any text with ``{}`` around each sentence; ``max_length=``), or
-            ``random:borep?vectors=glove:FILE`` (``lstm``, ``esn``; ``size=``, ``seed=``).
-        device: where to compute; the first GPU if there is one.
+        source: ``hf:NAME_OR_FOLDER`` with the options ``pooling=`` (``mean``, ``cls``, ``max``,
+            ``last`` or ``pooler``), ``prompt=`` (``eol`` or a text with ``{}`` for the sentence)
+            and ``max_length=``, such as ``hf:NAME?pooling=mean``; or ``random:KIND`` (``borep``,
+            ``lstm``, ``esn``) with ``vectors=``, ``size=`` and ``seed=``, such as
+            ``random:borep?vectors=glove:FILE``.
+        device: device to compute on; None: the first GPU if there is one, else the CPU.
 
     Raises:
-        InvalidValue: no such encoder here or on the hub, weights that are not safetensors, an
-            option that is unknown, or sentence-transformers is not installed.
+        InvalidValue: there is no such folder or model on the hub, its weights are not safetensors,
+            an option is invalid, or sentence-transformers is not installed.
     """
     kind, _, rest = source.partition(":")
     name, _, query = rest.partition("?")
@@ -133,7 +136,7 @@ def _checked(kind: type[Any], source: str, options: Mapping[str, str]) -> Any:
 
 
 def _pretrained(source: str, name: str, options: HubOptions, device: torch.device) -> PointEmbedder:
-    """Return an encoder of the hub or of a folder, loaded by sentence-transformers."""
+    """Return an encoder of the hub or a folder, loaded by sentence-transformers."""
     template = PROMPTS.get(options.prompt, options.prompt)
     if "{}" not in template:
         fix = f"write prompt={' or '.join(PROMPTS)}, or a text with {{}} for the sentence"
@@ -166,8 +169,8 @@ def _sentence_transformer(
         from sentence_transformers.base.modules import Transformer
         from sentence_transformers.sentence_transformer.modules import Pooling
     except ImportError as error:
-        fix = "it is not installed: pip install 'sentune[pretrained]'"
-        raise InvalidValue("sentence-transformers", source, fix) from error
+        fix = "sentence-transformers is not installed: pip install 'sentune[pretrained]'"
+        raise InvalidValue("model", source, fix) from error
     loading: dict[str, Any] = {"model_kwargs": {"use_safetensors": True, "dtype": torch.float32}}
     try:
         path = _folder(name)
@@ -184,7 +187,7 @@ def _sentence_transformer(
                 )
             transformer = Transformer(path, **loading)
             tokenizer = transformer.tokenizer
-            if tokenizer.pad_token is None:  # of many causal models; the mask hides it
+            if tokenizer.pad_token is None:  # as in many causal models; padding is masked
                 tokenizer.pad_token = tokenizer.eos_token
             if options.pooling == "cls" and not begins_with_cls(tokenizer):
                 fix = f"{name} puts no [CLS] before a sentence; use mean or last"
@@ -194,15 +197,15 @@ def _sentence_transformer(
             return SentenceTransformer(modules=[transformer, pooling], device=str(device))
     except (OSError, ValueError, TypeError) as error:
         told = first_line(error)
-        fix = f"name a folder of an encoder with safetensors, or a name on the hub ({told})"
+        fix = f"name a folder of an encoder with safetensors, or a model on the hub ({told})"
         raise InvalidValue("model", source, fix) from error
 
 
 def _folder(name: str) -> str:
-    """Return the local folder of a path, or of a name on the hub: nothing executable, no pickles.
+    """Return the local folder of a path or hub name, downloaded without code and pickles.
 
     Raises:
-        OSError, ValueError: the hub does not give it.
+        OSError, ValueError: the download fails.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -211,13 +214,13 @@ def _folder(name: str) -> str:
 
 
 def _random(source: str, kind: str, options: RandomOptions, device: torch.device) -> PointEmbedder:
-    """Return a random encoder over word vectors; zeros where no word is known."""
+    """Return a random encoder over word vectors; a sentence without known words is all zeros."""
     if kind not in KINDS:
         raise InvalidValue(
             "model", source, f"write random:KIND with KIND one of {', '.join(KINDS)}"
         )
     if kind != "borep" and options.size % 2:
-        raise InvalidValue("size", options.size, f"{kind} has two directions: give an even number")
+        raise InvalidValue("size", options.size, f"{kind} has two directions; give an even number")
     cache = Path("~/.cache/sentune").expanduser()
     words = open_words(options.vectors, None, cache)
     width = words.vectors.shape[1]

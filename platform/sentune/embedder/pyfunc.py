@@ -1,4 +1,4 @@
-"""A model as MLflow's ``python_function``: what ``mlflow.pyfunc.load_model`` and a server call."""
+"""A model as MLflow ``python_function``, for ``mlflow.pyfunc.load_model`` and MLflow's server."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ OUTPUTS = ("embeddings", "entails", "similarity", "direction")
 
 
 class EmbedderFunction:
-    """Predicts on a table with the column ``sentence``, and for pairs ``other``."""
+    """MLflow model of tables with the column ``sentence`` and, for pairs, ``other``."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
-        """Return one row for each row of the table.
+        """Return one prediction for each row of the table.
 
         Args:
-            model_input: a table, or whatever becomes one.
-            params: ``output``: ``embeddings`` ([N, D] packed numbers), ``entails`` (score that
-                ``sentence`` entails ``other``), ``similarity``, or ``direction`` (``first`` or
-                ``second`` is the one that entails).
+            model_input: a data frame, or data that ``pandas.DataFrame`` accepts.
+            params: ``output``: ``embeddings`` (packed, [N, D]; the default), ``entails`` (score of
+                ``sentence`` entailing ``other``), ``similarity``, or ``direction`` (``first``,
+                ``second`` or ``neither`` entails the other).
 
         Raises:
-            InvalidValue: another output, or pairs without the column ``other``.
+            InvalidValue: the output is unknown, or the column ``other`` is missing or has gaps.
         """
         table = pd.DataFrame(model_input)
         output = (params or {}).get("output", OUTPUTS[0])
@@ -48,5 +48,5 @@ class EmbedderFunction:
 
 
 def _load_pyfunc(path: str) -> EmbedderFunction:
-    """Return the model of a folder; MLflow asks for this name."""
+    """Return the model of a folder; the name is MLflow's."""
     return EmbedderFunction(Embedder.load(path))

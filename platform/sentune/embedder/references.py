@@ -1,4 +1,4 @@
-"""The reference sentences that are stored with a model, and their embeddings."""
+"""Reference sentences and their embeddings, stored with a model."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ SIZES = "sizes"
 
 @dataclass(frozen=True)
 class StoredReferences:
-    """What interpretations of a sentence are taken against.
+    """Reference sentences of interpretations, with their embeddings.
 
     Attributes:
         sentences: R distinct sentences.
-        embeddings: [R, D] packed embeddings of the model that they are stored with.
-        sizes: n rows that were drawn -> how many of ``sentences`` they gave, from the first.
+        embeddings: packed embeddings by the model that they are stored with, [R, D].
+        sizes: number of drawn rows n -> number of their sentences, a prefix of ``sentences``.
+
+    Raises:
+        InvalidValue: the numbers of sentences and embeddings differ.
     """
 
     sentences: Sequence[str]
@@ -40,12 +43,12 @@ class StoredReferences:
             raise InvalidValue("references", sizes, "give one embedding for each sentence")
 
     def for_tasks(self) -> References:
-        """Return them as tasks take them, with the numbers of rows that they were drawn at."""
+        """Return the sentences and sizes as ``References`` for tasks."""
         every = len(self.sentences)
         return References(tuple(self.sentences), dict(self.sizes) or {every: every})
 
     def save(self, folder: Path) -> None:
-        """Write ``references.parquet``: ``text``, and ``embedding``, a list of D float32."""
+        """Write ``references.parquet`` with the columns ``text`` and ``embedding``, D float32."""
         numbers = self.embeddings.detach().float().cpu().contiguous()
         vectors = pa.FixedSizeListArray.from_arrays(
             pa.array(numbers.flatten().numpy()), numbers.shape[1]
@@ -57,7 +60,7 @@ class StoredReferences:
 
     @classmethod
     def load(cls, folder: Path) -> StoredReferences | None:
-        """What ``save`` wrote; None where a model has no references.
+        """Return the references that ``save`` wrote, or None if the model has none.
 
         Raises:
             InvalidValue: the file is damaged.

@@ -1,1 +1,1 @@
-"""The papers' tables, made again: studies, measurements, and ours beside the paper's."""
+"""Reproduction of the papers' tables and figures: studies, evaluations and comparisons."""

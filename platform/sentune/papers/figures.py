@@ -1,4 +1,4 @@
-"""A figure of a paper, made: lines over a readout that was swept, spectra, or a histogram."""
+"""Reproduction of a paper's figure: curves over a swept readout, spectra, or a histogram."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from sentune.study_result import StudyResult
 
 EDGE, BINS = 3.0, 60
-"""Of a histogram of length ratios: largest absolute logarithm, and its bars."""
+"""Largest absolute log ratio and number of bins of a histogram of length ratios."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a plot."""
+    """A named line of a plot."""
 
     name: str
     x: Sequence[float]
@@ -40,31 +40,33 @@ class Line:
 def make_plot(
     paper: Paper, plot: PublishedPlot, choices: StudyChoices, say: Callable[[str], None]
 ) -> tuple[list[Line], list[str]]:
-    """Run the studies of a figure, or go on with them.
+    """Run or resume the studies of a figure.
 
     Returns:
-        The lines, and what differs from the paper, a sentence each.
+        The lines, and sentences on what differs from the paper.
 
     Raises:
-        SentuneError: a data set that it needs is not there; names it.
+        SentuneError: a data set is missing; the message names it.
         StudyFailed: the trials of a study failed.
     """
     try:
         if plot.lengths:
             return _length_ratios(plot, choices)
-        lines, differs = [], [f"The paper: {paper.trained[plot.trained].encoder}."]
+        lines, differs = [], [f"Paper: {paper.trained[plot.trained].encoder}."]
         for line in plot.lines:
             found, said = _studied(paper, plot, line, choices, say)
             lines += found
             differs.append(said)
         return lines, differs
     except Unavailable as error:
-        raise SentuneError(f"{plot.name}: {error}; --instead takes another") from None
+        raise SentuneError(f"{plot.name}: {error}; give another one by --instead") from None
 
 
 def _length_ratios(plot: PublishedPlot, choices: StudyChoices) -> tuple[list[Line], list[str]]:
-    """Histograms of ln(words of the premise / words of the hypothesis) over entailment pairs, and
-    which data sets cannot be had."""
+    """Return histograms of ln(words of premise / words of hypothesis) of entailment pairs.
+
+    The second list has a sentence on each data set that cannot be read.
+    """
     import numpy as np
 
     from sentune.corpora.formats import read_pairs
@@ -73,7 +75,7 @@ def _length_ratios(plot: PublishedPlot, choices: StudyChoices) -> tuple[list[Lin
     for name in plot.lengths:
         try:
             if (spec := choices.data.find(name)) is None:
-                raise Unavailable(f"{name} is not there")
+                raise Unavailable(f"{name} not found")
             rows = read_pairs(spec).table.to_pylist()
         except (Unavailable, CorpusError) as error:
             missing.append(f"No line: {error}.")
@@ -87,7 +89,7 @@ def _length_ratios(plot: PublishedPlot, choices: StudyChoices) -> tuple[list[Lin
         counts, edges = np.histogram(ratios, bins=BINS, range=(-EDGE, EDGE))
         lines.append(Line(name, ((edges[:-1] + edges[1:]) / 2).tolist(), counts.tolist()))
     if not lines:
-        raise Unavailable(f"{', '.join(plot.lengths)} is not there")
+        raise Unavailable(f"{', '.join(plot.lengths)} not found")
     return lines, missing
 
 
@@ -98,13 +100,13 @@ def _studied(
     choices: StudyChoices,
     say: Callable[[str], None],
 ) -> tuple[list[Line], str]:
-    """Return the lines of a study, and what differs from the paper."""
+    """Return the lines of a study, and a sentence on what differs from the paper."""
     from sentune.api import tune
 
     trained = paper.trained[plot.trained]
     if plot.dev:
         if missing := [name for name in plot.dev if choices.data.find(name) is None]:
-            raise Unavailable(f"{', '.join(missing)} is not there")
+            raise Unavailable(f"{', '.join(missing)} not found")
         trained = trained.model_copy(update={"dev": plot.dev})
     settings = {**line.settings, **(line.quick if choices.quick else {})}
     row = PublishedRow(header=(line.name,), method=line.method, settings=settings, figures=())
@@ -113,19 +115,19 @@ def _studied(
     result = tune(study.method, study=study.name, **study.options)
     rest = "".join(f"; {difference}" for difference in study.differs)
     corpus, judged = study.options["corpus"], ", ".join(study.options["dev"])
-    said = f"Study {study.name}: trained on {corpus}, judged on {judged}{rest}."
+    said = f"Study {study.name}: trained on {corpus}, evaluated on {judged}{rest}."
     return _swept(plot, line, result) if line.readout else _spectrum(line, result), said
 
 
 def _spectrum(line: PlotLine, result: StudyResult) -> list[Line]:
-    """Return the eigenvalues of W W^T of a trained invertible decoder over their ranks."""
+    """Return the eigenvalues of W W^T of a trained invertible decoder by their ranks."""
     model: Any = result.model
     values = model.method.decoder.spectrum().tolist()
     return [Line(line.name, range(1, len(values) + 1), values)]
 
 
 def _swept(plot: PublishedPlot, line: PlotLine, result: StudyResult) -> list[Line]:
-    """Return the sweep of a study's winner over a readout, a line for each value of ``by``."""
+    """Return the winner's sweep over a readout, with a line for each value of ``by``."""
     from sentune.report.sweep_figures import sweeps_in
 
     folder = result.view.folder
@@ -147,10 +149,13 @@ def write_plot(
     made: tuple[Sequence[Line], Sequence[str]],
     folder: Path,
 ) -> list[Path]:
-    """Write ``NAME.html`` (by plotly), ``NAME.svg`` and ``NAME.csv``; return where they stand.
+    """Write ``NAME.html`` (with plotly), ``NAME.svg`` and ``NAME.csv``, and return their paths.
+
+    Args:
+        made: lines and sentences of ``make_plot``.
 
     Raises:
-        StorageError: the disk is full, read-only or at fault.
+        StorageError: the disk is full, read-only or faulty.
     """
     (lines, differs), stem = made, name.replace("/", "-")
     points = pd.DataFrame(

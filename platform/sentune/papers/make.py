@@ -1,4 +1,4 @@
-"""A table of a paper, made: its studies run or resumed, their models measured."""
+"""Reproduction of a paper's table: runs or resumes its studies and evaluates their models."""
 
 from __future__ import annotations
 
@@ -39,15 +39,19 @@ if TYPE_CHECKING:
 
 
 PUBLISHED_ONLY = "published only"
-"""Reason of the cells of rows that are not made here."""
+"""Reason of cells in rows that cannot be reproduced here."""
 
 
 @dataclass(kw_only=True)
 class MadeCell:
-    """One figure of a table, in percent.
+    """A cell of a table: the paper's figure and ours, in percent.
 
-    The paper's is NaN where it has none. Ours is None where it was not measured, and ``reason``
-    says why; ``judged_on`` is the corpus that it was measured on.
+    Attributes:
+        paper: the paper's figure, NaN without one.
+        ours: our figure; None if it was not measured.
+        judged_on: corpora that ours was measured on.
+        study: name of the study or model.
+        reason: why ours was not measured; else empty.
     """
 
     row: str
@@ -63,9 +67,12 @@ class MadeCell:
 
 @dataclass(frozen=True, kw_only=True)
 class MadeTable:
-    """A table of a paper with our figures, the studies and the folder of data sets behind them.
+    """A table of a paper with our figures.
 
-    ``notes`` say on what readouts were chosen and interpretations taken, a sentence each.
+    Attributes:
+        studies: studies whose models were evaluated.
+        notes: sentences on the choice of readouts, on interpretations and on generation.
+        folder: folder of the data sets, if any.
     """
 
     paper: Paper
@@ -78,9 +85,10 @@ class MadeTable:
 
 @dataclass(kw_only=True)
 class TableMaker:
-    """Makes tables; what two cells share is run and measured once.
+    """Maker of tables, which runs and evaluates once what cells share.
 
-    ``say`` prints a line about what comes next.
+    Attributes:
+        say: prints a line before each step.
     """
 
     choices: StudyChoices
@@ -94,13 +102,13 @@ class TableMaker:
     _measured: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict)
 
     def make(self, paper: Paper, table: PublishedTable) -> MadeTable:
-        """Run the studies of a table, or go on with them, and measure every cell.
+        """Run or resume the studies of a table and measure all of its cells.
 
-        What a missing data set leaves open is a cell without a figure, with the reason.
+        Cells that need a missing data set have a reason instead of a figure.
 
         Raises:
             StudyFailed: the trials of a study failed.
-            InvalidValue: an option that a method cannot use.
+            InvalidValue: a method cannot use an option.
         """
         cells = tuple(self._cell(table, figure) for figure in figures_of(paper, table))
         used = {cell.study for cell in cells}
@@ -118,7 +126,7 @@ class TableMaker:
         said = []
         for task, name in table.dev.items():
             spec = self.choices.data.find(name)
-            on = f"those of the study, as {name} is not there"
+            on = f"those of the study, because {name} was not found"
             if spec is not None:
                 on = f"chosen on {cut(spec, quick.rows)}"
             said.append(f"Readouts of {task}: {on}.")
@@ -126,13 +134,14 @@ class TableMaker:
             spec = self.choices.data.find(table.references)
             rows = quick.references or table.reference_rows
             said.append(
-                "Interpretations: against the references that are stored with the model, as "
-                f"{table.references} is not there."
+                "Interpretations: with the references stored with the model, because "
+                f"{table.references} was not found."
                 if spec is None
-                else f"Interpretations: against {f'{rows:,} rows' if rows else 'all'} of {spec}."
+                else f"Interpretations: with {f'{rows:,} rows' if rows else 'all rows'} of {spec} "
+                "as references."
             )
         if any(task_of(part) == "generation" for one in table.columns for part in one.parts):
-            said.append("Generation: decoded greedily; the authors' code takes 5 beams.")
+            said.append("Generation: greedy decoding; the authors' code uses 5 beams.")
         return said
 
     def _cell(self, table: PublishedTable, figure: PublishedFigure) -> MadeCell:
@@ -148,7 +157,7 @@ class TableMaker:
             if not (row.method or row.model):
                 raise Unavailable(PUBLISHED_ONLY)
             if not all(part.metric for part in parts):
-                raise Unavailable(f"{row.name} has no such figure")
+                raise Unavailable(f"{row.name} does not have this metric")
             specs = [self._corpus(part, figure) for part in parts]
             rows = [self._rows(figure, *each) for each in zip(parts, specs, strict=True)]
             if table.is_grid:
@@ -174,12 +183,12 @@ class TableMaker:
 
     def _corpus(self, part: Measurement, figure: PublishedFigure) -> str:
         if (spec := self.choices.data.find(part.data)) is None:
-            raise Unavailable(f"{part.data} is not there")
+            raise Unavailable(f"{part.data} not found")
         rows = None if data_sets()[part.data].whole else self.choices.quick_of(figure.trained).rows
         return cut(spec, rows)
 
     def _model(self, figure: PublishedFigure) -> tuple[str, Embedder]:
-        """Return name and model of a row: that of its study, or an encoder as it is."""
+        """Return name and model of a row: the product of its study, or a pretrained encoder."""
         from sentune.embedder.embedder import Embedder
 
         row = figure.row
@@ -195,12 +204,12 @@ class TableMaker:
             except InvalidValue as error:
                 if not row.options:
                     raise
-                raise Unavailable(str(error)) from error  # the row's own encoder is not at hand
+                raise Unavailable(str(error)) from error  # e.g. the row's encoder is missing
             return asked.name, _changed(tuned, row.readouts, self._references(figure, asked, tuned))
         model = row.model
         if model.startswith("random:"):
             if (vectors := self.choices.models.get("vectors")) is None:
-                raise Unavailable("it wants --vectors")
+                raise Unavailable("random encoders need --vectors")
             model = f"{model}{'&' if '?' in model else '?'}vectors={vectors}"
             if width := self.choices.quick_of(figure.trained).width:
                 model = f"{model}&size={width}"
@@ -214,8 +223,10 @@ class TableMaker:
     def _references(
         self, figure: PublishedFigure, study: PaperStudy, model: Embedder
     ) -> StoredReferences | None:
-        """Return what interpretations are taken against: of the table's data set, or the model's
-        own; None where it has no interpretations."""
+        """Return the references of a row's interpretations, from the table's data set or the model.
+
+        None if the model has no interpretations.
+        """
         from sentune.corpora.formats import read
         from sentune.embedder.references import StoredReferences
         from sentune.tasks.references import References, kind_of_references
@@ -246,8 +257,11 @@ class TableMaker:
         return self._studies[study.name]
 
     def _model_folder(self, study: PaperStudy) -> str | None:
-        """Return the model folder of a study; one that is complete is left as it is: a model that
-        is written again is another encoder to the studies on it."""
+        """Return the model folder of a study, run or resumed unless it is complete.
+
+        A complete study is not run again, because a model that is rewritten counts as another
+        encoder in the studies that start from it.
+        """
         from sentune.api import load_study
 
         try:
@@ -258,7 +272,7 @@ class TableMaker:
         return done.view.summary.model
 
     def _of_linear(self, figure: PublishedFigure) -> dict[str, float]:
-        """Return LINEAR's metrics on all data sets of a table, by corpus and metric."""
+        """Return the metrics of LINEAR on all data sets of a table, as ``CORPUS/metric``."""
         from sentune.training.linear import LinearSettings, run_linear
 
         if figure.table.name not in self._linear:
@@ -275,7 +289,7 @@ class TableMaker:
         return self._linear[figure.table.name]
 
     def _rows(self, figure: PublishedFigure, part: Measurement, spec: str) -> Data:
-        """Return what a column is measured on: a corpus by its name, of transfer tasks its rows."""
+        """Return the data of a measurement: the corpus' name, or for transfer tasks its rows."""
         from sentune.corpora.formats import read
         from sentune.corpora.stratified import stratified_part
         from sentune.tasks.transfer import TRANSFER
@@ -321,7 +335,7 @@ class TableMaker:
 def _changed(
     model: Embedder, readouts: dict[str, Any], references: StoredReferences | None
 ) -> Embedder:
-    """Return a model with other readouts on every task, and with other references."""
+    """Return a copy of a model with readouts fixed for all tasks and with other references."""
     kept = {n: v for n, v in model.readouts.items() if n.rpartition("/")[2] not in readouts}
     model = copy(model)
     model.readouts, model.references = kept | readouts, references
@@ -329,7 +343,7 @@ def _changed(
 
 
 def _of_table(found: pd.DataFrame, metric: str) -> float:
-    """Return the figure of a metric in percent."""
+    """Return the value of a metric in percent."""
     if metric not in found.index:
         raise Unavailable(f"the model has no {metric}")
     value: Any = found.loc[metric, "value"]
@@ -339,9 +353,9 @@ def _of_table(found: pd.DataFrame, metric: str) -> float:
 
 
 def _of_trial(result: StudyResult, metric: str, settings: dict[str, Any]) -> float:
-    """Return the best value in percent among the trials of these settings that came to their end.
+    """Return the best value in percent among the complete trials of these settings.
 
-    A trial that was stopped at a rung had a part of the paper's examples.
+    Trials that were stopped at a rung saw only a part of the paper's examples.
     """
     trials = result.trials
     trials = trials[trials["state"] == "complete"]
@@ -349,5 +363,5 @@ def _of_trial(result: StudyResult, metric: str, settings: dict[str, Any]) -> flo
         trials = trials[trials[f"settings.{name}"] == value]
     found: Any = trials[f"metrics.{metric}"].dropna() if f"metrics.{metric}" in trials else []
     if not len(found):
-        raise Unavailable("no trial that came to its end has it")
+        raise Unavailable("no complete trial has these settings and this metric")
     return 100 * float(max(found))

@@ -1,4 +1,4 @@
-"""A table of a paper as Markdown, HTML and CSV: ours under the paper's, and what differs."""
+"""A reproduced table of a paper as Markdown, HTML and CSV, with the differences from the paper."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from sentune.report.render import to_html, to_markdown
 
 
 def write(name: str, made: MadeTable, folder: Path) -> list[Path]:
-    """Write ``NAME.md``, ``NAME.html`` and ``NAME.csv``, and return where they stand.
+    """Write ``NAME.md``, ``NAME.html`` and ``NAME.csv``, and return their paths.
 
     Raises:
-        StorageError: the disk is full, read-only or at fault.
+        StorageError: the disk is full, read-only or faulty.
     """
     page, stem = report(name, made), name.replace("/", "-")
     contents = {"md": to_markdown(page), "html": to_html(page), "csv": to_csv(made)}
@@ -31,7 +31,7 @@ def write(name: str, made: MadeTable, folder: Path) -> list[Path]:
 
 
 def comparison_table(made: MadeTable) -> Table:
-    """Return two lines for each row of a paper's table: the paper's figures and ours."""
+    """Return a table with two lines for each row of the paper's: its figures and ours."""
     heads = ["", "", *(", ".join(column.header) for column in made.table.columns)]
     rows: list[Row] = []
     for row in dict.fromkeys(cell.row for cell in made.cells):
@@ -45,16 +45,13 @@ def comparison_table(made: MadeTable) -> Table:
 
 
 def differences(made: MadeTable) -> list[str]:
-    """Return what keeps our figures from being the paper's, a sentence each.
-
-    Paths are below the folder of the data sets.
-    """
+    """Return sentences on what differs from the paper, with paths relative to the data folder."""
     said = []
     for trained in dict.fromkeys(c.trained or made.table.trained for c in made.table.columns):
-        said.append(f"The paper: {_trained(made, trained)}.")
+        said.append(f"Paper: {_trained(made, trained)}.")
     for row in made.table.rows:
         if row.trained:
-            said.append(f"The paper, {row.name}: {_trained(made, row.trained)}.")
+            said.append(f"Paper, {row.name}: {_trained(made, row.trained)}.")
     for study in made.studies:
         options = study.options
         start = options.get("encoder") or options.get("vectors") or "the job's default"
@@ -63,33 +60,33 @@ def differences(made: MadeTable) -> list[str]:
         corpora = options["corpus"]
         corpus = corpora if isinstance(corpora, str) else ", ".join(corpora)
         rest = "".join(f"; {difference}" for difference in study.differs)
-        said.append(f"Study {study.name}: {start}, trained on {corpus}{rest}. One model.")
+        said.append(f"Study {study.name}: {start}, trained on {corpus}{rest}; a single model.")
     said += made.notes
     judged: dict[str, set[str]] = {}
     for cell in made.cells:
         if cell.judged_on:
             judged.setdefault(cell.data, set()).add(cell.judged_on)
-    said += [f"{data}: judged on {', '.join(sorted(on))}." for data, on in judged.items()]
+    said += [f"{data}: evaluated on {', '.join(sorted(on))}." for data, on in judged.items()]
     reasons = dict.fromkeys(cell.reason for cell in made.cells if cell.reason)
     if reasons.pop(PUBLISHED_ONLY, 0) is None:
         only = dict.fromkeys(c.row for c in made.cells if c.reason == PUBLISHED_ONLY)
-        said.append(f"Published only, not made here: {', '.join(only)}.")
+        said.append(f"Published figures only: {', '.join(only)}.")
     for reason in reasons:
-        names = [name for name in data_sets() if reason.startswith(f"{name} is")]
-        source = f"; it is at {data_sets()[names[0]].source}" if names else ""
+        data = data_sets().get(reason.removesuffix(" not found"))
+        source = f"; source: {data.source}" if data is not None else ""
         said.append(f"Empty cells: {reason}{source}.")
     below = re.compile(rf"(?<=[:\s]){re.escape(str(made.folder))}/")
     return [below.sub("", line) for line in said]
 
 
 def report(name: str, made: MadeTable) -> StudyReport:
-    """Return the page of a table."""
+    """Return the page of a table as a report."""
     blocks: list[Block] = [comparison_table(made)]
     blocks += [Text(said, "note") for said in differences(made)]
-    sections = [Section("ours", "Ours beside the paper's, in percent", blocks)]
+    sections = [Section("ours", "Our figures and the paper's, in percent", blocks)]
     if said := made.table.text.strip("\n"):
         code = Text(said.expandtabs(16), "code")
-        sections.append(Section("paper", "The table as the paper has it", [code]))
+        sections.append(Section("paper", "The table as printed in the paper", [code]))
     whole = all(c.ours is not None for c in made.cells if c.reason != PUBLISHED_ONLY)
     state = "complete" if whole else "with gaps"
     return StudyReport(
@@ -101,8 +98,8 @@ def report(name: str, made: MadeTable) -> StudyReport:
 
 
 def rows_by_state() -> str:
-    """Return a Markdown table: of each table and figure the rows that run, with the command, and
-    those that are published only."""
+    """Return a Markdown table with the command of each table and figure, the rows that it
+    reproduces, and the rows that are published only."""
     lines = ["| command | runs | published only |", "|---|---|---|"]
     for name, _, found in every():
         if isinstance(found, PublishedTable):
@@ -116,7 +113,7 @@ def rows_by_state() -> str:
 
 
 def to_csv(made: MadeTable) -> str:
-    """Return a line for each cell, figures in percent."""
+    """Return the cells as CSV, one per line, with figures in percent."""
     table = pd.DataFrame(asdict(cell) for cell in made.cells)
     table["column"] = table["column"].str.join(", ")
     table["ours"] = table["ours"].map(_figure)

@@ -1,4 +1,4 @@
-"""What a table of a paper takes to be made: data sets, studies, and what cells are measured on."""
+"""Data sets and studies that a paper's tables and figures need."""
 
 from __future__ import annotations
 
@@ -32,10 +32,14 @@ GENERATED = ("fusion", "difference", "compression", "reconstruction")
 
 @dataclass(frozen=True)
 class DataFolder:
-    """A folder in which data sets lie under the names of their publishers, at any depth.
+    """A folder with data sets under their published names, at any depth.
 
-    ``instead`` names data set -> ``FORMAT:PATH`` that is taken in its place; without a folder there
-    is nothing else.
+    Attributes:
+        folder: the folder; None: only the data sets of ``instead`` are available.
+        instead: data set -> ``FORMAT:PATH`` to use for it.
+
+    Raises:
+        InvalidValue: there is no such folder, or a name in ``instead`` is unknown.
     """
 
     folder: Path | None
@@ -51,14 +55,14 @@ class DataFolder:
 
     @cached_property
     def _files(self) -> dict[str, Path]:
-        """Path below the folder, in lower case -> path; of several copies the shallowest counts."""
+        """Return relative path in lower case -> path, the shallowest paths first."""
         if self.folder is None:
             return {}
         found = sorted(self.folder.rglob("*"), key=lambda path: (len(path.parts), path))
         return {f"/{path.relative_to(self.folder).as_posix()}".lower(): path for path in found}
 
     def find(self, name: str) -> str | None:
-        """Return a data set as ``FORMAT:PATH``; None where it is not there."""
+        """Return a data set as ``FORMAT:PATH``; None if it is missing."""
         if name in self.instead:
             return self.instead[name]
         known = data_sets()[name]
@@ -72,7 +76,7 @@ class DataFolder:
 
 
 def cut(spec: str, rows: int | None) -> str:
-    """Return a corpus with at most so many rows; one that names a part of it keeps its start."""
+    """Return a corpus with at most ``rows`` rows; a range of rows keeps its start."""
     if rows is None:
         return spec
     if part := SLICED.search(spec):
@@ -86,13 +90,14 @@ def cut(spec: str, rows: int | None) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyChoices:
-    """What a user chooses for the studies of a table.
+    """A user's choices for the studies of a table.
 
     Attributes:
-        quick: whether studies and data sets are cut to what a small machine does in minutes.
-        models: option -> value, of those that name what a method starts from (``encoder``,
-            ``decoder``, ``vectors``, ``frequencies``); a method takes what it has.
-        options: of every study beside them, such as ``storage``.
+        data: data sets.
+        quick: whether studies and data sets are reduced to run in minutes on a small machine.
+        models: option -> value for ``encoder``, ``decoder``, ``vectors`` and ``frequencies``; each
+            method uses those that it has.
+        options: further options of every study, such as ``storage``.
     """
 
     data: DataFolder
@@ -101,16 +106,19 @@ class StudyChoices:
     options: dict[str, Any]
 
     def quick_of(self, trained: TrainedOn) -> Quick:
-        """What makes a study small; nothing where none is wanted."""
+        """Return the changes for a small study; no changes without ``quick``."""
         return trained.quick if self.quick else Quick()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperStudy:
-    """A study that rows of a table need, with keywords of ``sentune.tune``.
+    """A study that rows of a table need.
 
-    Its ``name`` is made of its content, so that rows share it and another encoder or corpus is
-    another study. ``differs`` says what is not the paper's.
+    Attributes:
+        name: name with a digest of the options, so that equal rows share a study, and another
+            encoder or corpus gives another study.
+        options: keyword arguments of ``sentune.tune``.
+        differs: differences from the paper.
     """
 
     name: str
@@ -120,11 +128,11 @@ class PaperStudy:
 
 
 class Unavailable(Exception):
-    """Why something of a paper cannot be made here."""
+    """Reason why a part of a paper cannot be reproduced here."""
 
 
 def every() -> list[tuple[str, Paper, PublishedTable | PublishedPlot]]:
-    """Return name (``laes/figure-2``), paper, and table or figure, of all papers by name."""
+    """Return name (``laes/figure-2``), paper, and table or figure of all papers, sorted by name."""
     found: list[tuple[str, Paper, PublishedTable | PublishedPlot]] = []
     for paper in papers():
         published: tuple[PublishedTable | PublishedPlot, ...] = (*paper.tables, *paper.plots)
@@ -136,7 +144,7 @@ def find_published(name: str) -> tuple[Paper, PublishedTable | PublishedPlot]:
     """Return a table or a figure by its name.
 
     Raises:
-        InvalidValue: there is none of that name; lists them.
+        InvalidValue: the name is unknown; the message lists all names.
     """
     known = {each: (paper, found) for each, paper, found in every()}
     if name not in known:
@@ -145,10 +153,10 @@ def find_published(name: str) -> tuple[Paper, PublishedTable | PublishedPlot]:
 
 
 def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> PaperStudy:
-    """Return the study whose model is measured for a row.
+    """Return the study whose model is evaluated for a row.
 
     Raises:
-        Unavailable: a data set that it trains or selects on is not there.
+        Unavailable: all data sets to train or to select on are missing, or the row's vectors.
     """
     from search_spaces import find_job
 
@@ -159,15 +167,15 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     corpora = [spec for name in trained.data if (spec := known[name]) is not None]
     dev = [cut(spec, quick.rows) for name in trained.dev if (spec := known[name]) is not None]
     if not corpora or not dev:
-        raise Unavailable(f"{', '.join(missing)} is not there")
+        raise Unavailable(f"{', '.join(missing)} not found")
     several = isinstance(defaults.corpus, tuple)
     fields = type(defaults).model_fields
     models = {name: value for name, value in choices.models.items() if name in fields}
     if row.vectors:
         if (own := choices.data.find(row.vectors)) is None:
-            raise Unavailable(f"{row.vectors} is not there")
+            raise Unavailable(f"{row.vectors} not found")
         models["vectors"] = own
-    if "decoder" in fields:  # said on the page where it is the job's own
+    if "decoder" in fields:  # the page shows it, also if it is the job's default
         models.setdefault("decoder", defaults.model_dump()["decoder"])
     asked = trained.options | quick.options | choices.options | models | row.options
     if isinstance(getattr(defaults, "vectors", None), tuple) and "vectors" in models:
@@ -194,7 +202,7 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     sizes = setting.get("batch_size")
     if asked.get("profile") == "paper" and isinstance(sizes, list):
         every = f"{100 * min(sizes):,} examples, 100 steps of the smallest batch"
-        differs.append(f"every trial validated each {every}")
+        differs.append(f"every trial is validated every {every}")
     if quick.options:
         differs.append(f"quick: {', '.join(f'{k}={v}' for k, v in quick.options.items())}")
     differs += [
@@ -213,15 +221,15 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
 
 
 def linear_of(table: PublishedTable, trained: TrainedOn, choices: StudyChoices) -> PaperStudy:
-    """Return how LINEAR is trained for a table, with keywords of ``run_linear``.
+    """Return the training of LINEAR for a table, with keyword arguments of ``run_linear``.
 
     Raises:
-        Unavailable: a data set that it trains on is not there.
+        Unavailable: a data set that it trains on is missing.
     """
     asked = {"corpus": trained.data[0], "ambiguous": table.dev.get("ambiguous-rte")}
     known = {option: name and choices.data.find(name) for option, name in asked.items()}
     if missing := [name for option, name in asked.items() if name and not known[option]]:
-        raise Unavailable(f"{', '.join(missing)} is not there")
+        raise Unavailable(f"{', '.join(missing)} not found")
     options: dict[str, Any] = {"encoder": choices.models.get("encoder", "builtin:tiny"), **known}
     differs = [f"trained on {name} alone" for name in trained.data[:1] if len(trained.data) > 1]
     if choices.quick:
@@ -241,8 +249,8 @@ def task_of(part: Measurement) -> str:
 def missing_data(
     found: PublishedTable | PublishedPlot, paper: Paper, data: DataFolder
 ) -> dict[str, str]:
-    """Return the data sets of a table or figure that are not there -> where one gets them."""
-    dev: tuple[str, ...] = ()  # in place of that of what is trained
+    """Return missing data set -> source, of those that a table or figure needs."""
+    dev: tuple[str, ...] = ()  # instead of that of the training
     if isinstance(found, PublishedPlot):
         names, used = [*found.lengths], [found.trained] if found.trained else []
         dev = found.dev
@@ -259,7 +267,7 @@ def missing_data(
 
 
 def grid_row(table: PublishedTable) -> PublishedRow:
-    """Return the rows of a table over two settings as one: its study has a trial for each cell."""
+    """Return a row whose study has a trial for each cell of a table over two settings."""
     down = [(name, values) for row in table.rows for name, values in row.settings.items()]
     across = [(n, (value,)) for column in table.columns for n, value in column.settings.items()]
     settings: dict[str, tuple[Any, ...]] = {}
@@ -269,7 +277,7 @@ def grid_row(table: PublishedTable) -> PublishedRow:
 
 
 def _any_of(value: Any, allowed: Any) -> bool:
-    """Return whether a value, or one of several that are searched, is allowed."""
+    """Return whether a value, or any in a list of searched values, is allowed."""
     return any(each in allowed for each in (value if isinstance(value, list) else [value]))
 
 

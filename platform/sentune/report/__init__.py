@@ -1,4 +1,4 @@
-"""A study's report: one HTML page that needs nothing from outside, and the same as Markdown."""
+"""The report of a study, as one self-contained HTML page and as Markdown."""
 
 from sentune.report.study_page import build, write
 

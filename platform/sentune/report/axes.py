@@ -1,4 +1,4 @@
-"""The settings that a study varied, as axes of a picture or columns of a table."""
+"""Axes of the settings that a study varied, for figures and tables."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MOST_TICKS = 6
 
 @dataclass(frozen=True)
 class Axis:
-    """One setting: a range from 0 to 1, linear or logarithmic, or values in equal steps.
+    """Axis of one setting, which maps its values to positions from 0 to 1.
 
     Attributes:
-        choices: the values of a choice, in order; empty for a range.
+        choices: the values of a categorical setting, at equal distances; empty for a range.
         low, high: ends of a range.
-        log: the range is uniform in its logarithm.
+        log: whether the range is logarithmic.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Axis:
     log: bool = False
 
     def position(self, value: Any) -> float | None:
-        """Return a value's place, from 0 to 1; None for one that is missing or no number."""
+        """Return the position of a value, from 0 to 1; None if the axis does not have it."""
         if self.choices:
             if value not in self.choices:
                 return None
@@ -44,7 +44,7 @@ class Axis:
         return 0.5 if high == low else float((value - low) / (high - low))
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Positions and labels; of many choices ``MOST_TICKS`` at most."""
+        """Return positions and labels of the ticks, for choices at most ``MOST_TICKS``."""
         values: list[Any]
         if self.choices:
             values = [*self.choices[:: math.ceil(len(self.choices) / MOST_TICKS)]]
@@ -61,9 +61,9 @@ class Axis:
 
 
 def axes_of(summary: StudySummary) -> list[Axis]:
-    """Axes of the settings that took more than one value, in the order of the space.
+    """Return an axis for each setting with more than one value, in the order of the space.
 
-    A setting whose space is not known (a summary from elsewhere) gets its axis from its values.
+    The axis of a setting that the space does not declare is derived from its values.
     """
     declared: dict[str, Any] = summary.space.get("settings", {})
     others = {name for trial in summary.trials for name in trial.settings} - declared.keys()
@@ -76,11 +76,11 @@ def axes_of(summary: StudySummary) -> list[Axis]:
 
 
 def _axis(name: str, dimension: Any, values: list[Any]) -> Axis:
-    """Without declared ends, a range over more than a factor of 20 is taken as logarithmic."""
+    """Return the axis of a setting; an undeclared range of more than a factor 20 is logarithmic."""
     declared = dimension if isinstance(dimension, dict) else {}
     if "choice" in declared or not _are_numbers(values):
         distinct: list[Any] = []
-        for value in (*declared.get("choice", ()), *values):  # a list cannot be hashed
+        for value in (*declared.get("choice", ()), *values):  # may be lists, so no set
             if value not in distinct:
                 distinct.append(value)
         return Axis(name, tuple(sorted(distinct) if _are_numbers(distinct) else distinct))

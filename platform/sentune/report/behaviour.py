@@ -1,6 +1,6 @@
-"""Section of a report about the winner's model: pairs, scores, a map, interpretations, losses.
+"""Report section on the behaviour of the winner's model: scores, pairs, map, interpretations.
 
-It is drawn from an exhibit that a study leaves at its end; a study without it has no such section.
+The section is drawn from ``behaviour.json``, which a study writes at its end.
 """
 
 from __future__ import annotations
@@ -12,26 +12,29 @@ from typing import Any
 from sentune.formatting import counted, percent
 from sentune.report import behaviour_charts as charts
 from sentune.report.blocks import Block, Cell, Row, Table, Text, setting_cell
-from sentune.report.sweep_figures import read_exhibit
+from sentune.report.sweep_figures import read_artifact
 from sentune.report.view import View
 
 BEHAVIOUR_FILE = "behaviour.json"
 EXAMPLES_FILE = "examples.json"
 VERSION = 1
-"""Of the exhibit; one of a later version is left out."""
+"""Newest version of ``behaviour.json`` that is read; later versions are ignored."""
 
 SCORES = {
-    "entails": "how far the first sentence entails the second",
-    "similarity": "by how much the first sentence entails the second more than the other way",
-    "extent": "by how much the extents of the two sentences differ, positive: the first entails",
+    "entails": "the degree to which the first sentence entails the second",
+    "similarity": "the entailment score from first to second sentence minus that in reverse",
+    "extent": "the difference of the two sentences' extents, positive if the first entails",
 }
+
+CORRECT = {"right": "correct", "wrong": "incorrect"}
+"""Outcome of a pair in ``behaviour.json`` -> its word in the report."""
 
 
 def chapter(view: View) -> list[Block | None]:
-    """Return the model's decisions on pairs of dev and their parts; none without the exhibit.
+    """Return the blocks on the model's behaviour on dev, empty if the study wrote no such files.
 
     Raises:
-        InvalidValue: the exhibit is damaged.
+        InvalidValue: ``behaviour.json`` or ``examples.json`` is damaged.
     """
     if view.folder is None:
         return []
@@ -50,39 +53,41 @@ def chapter(view: View) -> list[Block | None]:
 
 def _content(folder: Path) -> dict[str, Any] | None:
     file = folder / BEHAVIOUR_FILE
-    found = read_exhibit(file) if file.is_file() else None
+    found = read_artifact(file) if file.is_file() else None
     return found if found is not None and found.get("version", 0) <= VERSION else None
 
 
 def _task(entry: Mapping[str, Any], place: int) -> Iterator[Block]:
-    """Yield what is shown of one task."""
+    """Yield the blocks of one task."""
     of = f" of {entry['pairs']:,}" if len(entry["scores"]) < entry["pairs"] else ""
     drawn = f"{entry['task']}: {counted(len(entry['scores']), 'pair')}{of} of dev"
     drawn += ", drawn at random." if of else "."
     if entry["kind"] == "sts":
-        yield Text(f"{drawn} The score is the similarity, the same both ways.")
+        yield Text(f"{drawn} The score is the symmetric similarity.")
         yield charts.similarities(entry, f"similarities_{place}")
-        yield _pairs(entry, "right", f"{len(entry['right'])} pairs nearest their human rank")
-        yield _pairs(entry, "wrong", f"{len(entry['wrong'])} pairs farthest from their human rank")
+        near, far = (f"{len(entry[outcome])} pairs ranked" for outcome in ("right", "wrong"))
+        yield _pairs(entry, "right", f"{near} closest to the human ranking")
+        yield _pairs(entry, "wrong", f"{far} farthest from the human ranking")
         return
     hits = charts.hits(entry)
     chosen = " The threshold was chosen on dev." if entry["kind"] == "rte" else ""
-    right = f"{sum(hits):,} are right ({percent(sum(hits) / len(hits))})"
-    yield Text(f"{drawn} The score is {SCORES[entry['by']]}; {right}.{chosen}")
+    right = f"{sum(hits):,} decisions are correct ({percent(sum(hits) / len(hits))})"
+    yield Text(f"{drawn} The score is {SCORES[entry['by']]}. {right}.{chosen}")
     yield charts.scores(entry, f"scores_{place}")
     yield charts.by_length(entry, f"lengths_{place}")
     yield _confusion(entry)
     for outcome, count in (("right", sum(hits)), ("wrong", len(hits) - sum(hits))):
         shown = len(entry[outcome])
         random = ", drawn at random" if shown < count else ""
-        yield _pairs(entry, outcome, f"{shown} of {count:,} {outcome} pairs{random}")
+        word = CORRECT[outcome]
+        yield _pairs(entry, outcome, f"{shown} of {count:,} {word} pairs{random}")
 
 
 def _pairs(entry: Mapping[str, Any], outcome: str, caption: str) -> Table:
-    """Some pairs with their scores, the surest first."""
+    """Return a table of pairs with their scores, the most confident first."""
     heads = ("first sentence", "second sentence", "label", "score")
     if not entry[outcome]:
-        return Table(heads=heads[:1], rows=[], caption=f"No pair is {outcome}.")
+        return Table(heads=heads[:1], rows=[], caption=f"No pair is {CORRECT[outcome]}.")
     labels = len({pair["label"] for pair in entry[outcome]}) > 1
     rows = [
         [
@@ -93,12 +98,12 @@ def _pairs(entry: Mapping[str, Any], outcome: str, caption: str) -> Table:
         ]
         for pair in entry[outcome]
     ]
-    said = f"{caption}; the surest first." if entry["kind"] != "sts" else f"{caption}."
+    said = f"{caption}, most confident first." if entry["kind"] != "sts" else f"{caption}."
     return Table(heads=heads, rows=rows, caption=said, folded=f"{entry['task']}: {caption}")
 
 
 def _confusion(entry: Mapping[str, Any]) -> Table:
-    """Labels against decisions; of a direction, lengths against outcomes."""
+    """Return labels against decisions; for the direction, lengths against outcomes."""
     decided = [*zip(charts.groups(entry), charts.hits(entry), strict=True)]
     rows: list[Row] = []
     for name in sorted({group for group, _ in decided}):
@@ -108,9 +113,10 @@ def _confusion(entry: Mapping[str, Any]) -> Table:
         if entry["kind"] == "rte" and name == charts.OTHER:
             cells.reverse()
         rows.append([name, *cells, every])
-    said = ("right", "wrong") if entry["kind"] == "direction" else ("said entailment", "said other")
-    heads = ("label" if entry["kind"] == "rte" else "pairs", *said, "in all")
-    caption = f"Confusion of {entry['task']}, of the pairs above."
+    predicted = ("predicted entailment", "predicted other")
+    columns = predicted if entry["kind"] == "rte" else tuple(CORRECT.values())
+    heads = ("label" if entry["kind"] == "rte" else "pairs", *columns, "total")
+    caption = f"Confusion matrix of {entry['task']} on the pairs above."
     return Table(heads=heads, rows=rows, caption=caption, beside=True)
 
 
@@ -127,18 +133,18 @@ def _interpretations(found: Sequence[Mapping[str, Any]]) -> list[Block]:
             cells = (Cell(percent(share), share) for share in shares)
             rows.append([sentence, chosen["reference"], *cells])
     said = (
-        "Interpretations of five sentences: the overlaps with boxes of reference sentences that "
-        "differ most. Coverage is the share of the sentence's box that the overlap takes; "
-        "similarity is that to the most similar of the other overlaps."
+        "Interpretations of five sentences: the most diverse overlaps of their boxes with boxes "
+        "of reference sentences. Coverage is the share of the sentence's box that the overlap "
+        "covers. Similarity is that to the most similar of the other overlaps."
     )
     heads = ("sentence", "interpreted with", "coverage", "similarity")
     return [Text(said), Table(heads=heads, rows=rows)]
 
 
 def _operations(view: View) -> list[Block]:
-    """Return the sentences decoded when the model was judged: the first of each operation."""
+    """Return the first decoded items of each operation, from ``examples.json``."""
     files = sorted(view.folder.rglob(EXAMPLES_FILE)) if view.folder is not None else []
-    items: list[Any] = [item for file in files for item in read_exhibit(file)]
+    items: list[Any] = [item for file in files for item in read_artifact(file)]
     if not items:
         return []
     part = "test" if any("/rouge" in name for name in view.summary.test) else "dev"
@@ -153,6 +159,6 @@ def _operations(view: View) -> list[Block]:
         )
         for item in items
     ]
-    heads = ("operation", "first", "second", "decoded", "asked for", "ROUGE-1")
-    said = f"Operations on embeddings, decoded: the first items of each operation of {part}."
+    heads = ("operation", "first", "second", "decoded", "target", "ROUGE-1")
+    said = f"Decoded results of operations on embeddings: the first items of each on {part}."
     return [Text(said), Table(heads=heads, rows=rows)]

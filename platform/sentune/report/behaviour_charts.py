@@ -1,4 +1,4 @@
-"""The charts of what a model does; each function says what one shows."""
+"""Plotly charts of a model's behaviour, one function each."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 OTHER = "other"
 BINS = 24
-"""Bars of a histogram."""
+"""Number of bins of a histogram."""
 LENGTHS = (-40, -20, -1, 0, 20, 40, 60)
-"""Largest difference of lengths of each group but the last, in characters."""
+"""Upper bounds of the groups by difference of lengths, in characters; the last is open."""
 SMALL = 0.01
-"""Median of scores below which their axis is logarithmic."""
+"""Median score below which the score axis is logarithmic."""
 LOSS = "train/loss"
 
 
 def hits(entry: Mapping[str, Any]) -> list[bool]:
-    """Return whether each pair is decided rightly; one at the threshold is no entailment."""
+    """Return whether each pair is decided correctly; a score at the threshold is negative."""
     gold = entry.get("positive") or [1] * len(entry["scores"])
     pairs = zip(entry["scores"], gold, strict=True)
     return [score is not None and (score > entry["threshold"]) == bool(p) for score, p in pairs]
 
 
 def groups(entry: Mapping[str, Any]) -> list[str]:
-    """Return what each pair is called: its label, or of a direction which sentence is longer."""
+    """Return the group of each pair: its label or, for the direction, which sentence is longer."""
     if entry["kind"] == "rte":
         return ["entailment" if positive else OTHER for positive in entry["positive"]]
     longer, not_longer = "first is longer", "first is not longer"
@@ -44,10 +44,11 @@ def groups(entry: Mapping[str, Any]) -> list[str]:
 
 
 def scores(entry: Mapping[str, Any], name: str) -> Chart:
-    """Return the histogram of the scores, by label, and the threshold."""
+    """Return a histogram of the scores by group, with the threshold."""
     known = [(s, g) for s, g in zip(entry["scores"], groups(entry), strict=True) if s is not None]
     values = np.array([score for score, _ in known])
-    log = entry["kind"] == "rte" and bool(np.median(values) < SMALL) and bool((values > 0).all())
+    positive = entry["threshold"] > 0 and bool((values > 0).all())
+    log = entry["kind"] == "rte" and positive and bool(np.median(values) < SMALL)
     if log:
         values = np.log10(values)
     edges = np.histogram_bin_edges(values, BINS)
@@ -86,7 +87,7 @@ def scores(entry: Mapping[str, Any], name: str) -> Chart:
 
 
 def by_length(entry: Mapping[str, Any], name: str) -> Chart:
-    """The share of right decisions by how much longer the first sentence is."""
+    """Return the accuracy by how much longer the first sentence is, in characters."""
     places = np.searchsorted(LENGTHS, entry["surplus"])
     right = np.array(hits(entry))
     ends = [
@@ -100,7 +101,7 @@ def by_length(entry: Mapping[str, Any], name: str) -> Chart:
     ]
 
     def draw() -> go.Figure:
-        figure = canvas("first longer by (characters)", "right")
+        figure = canvas("first sentence longer by (characters)", "accuracy")
         figure.add_bar(
             x=[band for band, _, _ in kept],
             y=[100 * share for _, share, _ in kept],
@@ -115,15 +116,16 @@ def by_length(entry: Mapping[str, Any], name: str) -> Chart:
         figure.update_xaxes(type="category")
         return figure
 
-    rule = " Length alone is right wherever the first is longer." * (entry["kind"] == "direction")
-    said = f"Share of right decisions by the difference of lengths; above a bar its pairs.{rule}"
+    said = "Accuracy by the difference of lengths. The number above a bar is that of its pairs."
+    if entry["kind"] == "direction":
+        said += " The length rule is correct if the first sentence is longer."
     rows = [(band, Cell(percent(share), share), count) for band, share, count in kept]
-    table = Table(heads=("first longer by", "right", "pairs"), rows=rows)
+    table = Table(heads=("first sentence longer by", "accuracy", "pairs"), rows=rows)
     return Chart(name, f"Accuracy by length, {entry['task']}", said, draw, table)
 
 
 def similarities(entry: Mapping[str, Any], name: str) -> Chart:
-    """Human scores against the model's similarities."""
+    """Return the model's similarities against human scores."""
     pairs = zip(entry["gold"], entry["scores"], strict=True)
     gold, found = np.array([pair for pair in pairs if pair[1] is not None]).T
 
@@ -141,14 +143,14 @@ def similarities(entry: Mapping[str, Any], name: str) -> Chart:
         for place, (low, high) in enumerate(pairwise(edges))
         if len(of := found[places == place])
     ]  # fmt: skip
-    heads = ("human score", "mean similarity", "deviation", "pairs")
+    heads = ("human score", "mean similarity", "standard deviation", "pairs")
     said = f"Each point is a pair of {entry['task']}."
     table = Table(heads=heads, rows=rows)
     return Chart(name, f"Similarity, {entry['task']}", said, draw, table)
 
 
 def embedding_map(content: Mapping[str, Any]) -> Chart | None:
-    """Pairs of sentences in the plane of the two principal components, joined by a line."""
+    """Return pairs of sentences in the plane of the first two principal components."""
     if not (found := content.get("map")):
         return None
     pairs = found["pairs"]
@@ -174,8 +176,8 @@ def embedding_map(content: Mapping[str, Any]) -> Chart | None:
 
     shares = ", ".join(percent(share) for share in found["explained"])
     said = (
-        f"{len(pairs)} pairs, the first sentence a disc and the second a diamond, by the two "
-        f"principal components of the embeddings' centres ({shares} of the variance)."
+        f"{len(pairs)} pairs in the first two principal components of the embeddings' centres "
+        f"({shares} of the variance). A disc is the first sentence, a diamond the second."
     )
     rows = [
         [pair["kind"], pair["first"], pair["second"]]
@@ -187,7 +189,7 @@ def embedding_map(content: Mapping[str, Any]) -> Chart | None:
 
 
 def regions(content: Mapping[str, Any]) -> Iterator[Chart]:
-    """Yield the boxes or Gaussians of a few pairs, each in two dimensions of the space."""
+    """Yield the boxes or Gaussians of a few pairs, each in two dimensions."""
     for number, pair in enumerate(content.get("shapes", ())):
         yield _region(pair, f"region_{number}")
 
@@ -204,7 +206,7 @@ def _region(pair: Mapping[str, Any], name: str) -> Chart:
             outline = [np.array([-1, 1, 1, -1, -1]), np.array([-1, -1, 1, 1, -1])]
         look = zip("AB", ("first", "second"), (ACCENT, BEST), ("solid", "dash"), strict=True)
         for side, (letter, text, colour, dash) in enumerate(look):
-            # of a space of one dimension the second number is 0
+            # the second coordinate in a one-dimensional space is 0
             centre, reach = ([*pair[of][side], 0.0] for of in ("centre", "reach"))
             figure.add_scatter(
                 x=(centre[0] + reach[0] * outline[0]).tolist(),
@@ -228,11 +230,11 @@ def _region(pair: Mapping[str, Any], name: str) -> Chart:
 
     what = "two boxes" if pair["shape"] == "box" else "one standard deviation of two Gaussians"
     dimensions = " and ".join(map(str, pair["dimensions"]))
-    decided = f"decided {'rightly' if pair['outcome'] == 'right' else 'wrongly'}"
+    decided = "correct" if pair["outcome"] == "right" else "incorrect"
     title = f"{setting(pair['label'])}, {decided} (score {setting(pair['score'])})"
     said = (
         f"A: “{pair['first']}”, B: “{pair['second']}”; {what} in dimensions {dimensions}, "
-        "where they differ most."
+        "in which they differ most."
     )
     rows: list[Row] = [
         (letter, Cell(str(dimension), dimension), setting_cell(centre), *ends)
@@ -245,7 +247,7 @@ def _region(pair: Mapping[str, Any], name: str) -> Chart:
 
 
 def losses(view: View) -> Chart | None:
-    """The training loss of each trial by examples."""
+    """Return the training loss of each trial by examples seen."""
     found = {trial.id: finite_curve(trial, LOSS) for trial in view.ranked}
     curves = {number: curve for number, curve in found.items() if len(curve) > 1}
     if not curves:
@@ -269,7 +271,7 @@ def losses(view: View) -> Chart | None:
             )
         return figure
 
-    said = "Mean training loss since the milestone before, of each trial with two or more."
+    said = "Mean training loss between milestones, for trials with at least two milestones."
     rows = [
         (Cell(str(number), number), at, metric_cell(LOSS, loss))
         for number, curve in sorted(curves.items())
@@ -280,7 +282,7 @@ def losses(view: View) -> Chart | None:
 
 
 def dev_and_test(view: View) -> Chart | None:
-    """Every share of the winner on dev with its deviation over seeds, and on test."""
+    """Return the winner's metrics in percent on dev, with their deviation over seeds, and test."""
     test = view.summary.test
     shown = {
         name: (view.measured[name], test[name])
@@ -312,10 +314,10 @@ def dev_and_test(view: View) -> Chart | None:
         figure.update_layout(margin={"r": 24})
         return figure
 
-    said = "Metrics of the winner on dev, which it was chosen by, and of the shipped model on test."
+    said = "Metrics of the winner on dev, where it was selected, and of the shipped model on test."
     rows = [
         (name, Cell(view.on_dev(name), over.mean), metric_cell(name, value))
         for name, (over, value) in shown.items()
     ]
     table = Table(heads=("metric", "dev", "test"), rows=rows)
-    return Chart("dev_and_test", "Dev against test", said, draw, table)
+    return Chart("dev_and_test", "Dev and test", said, draw, table)

@@ -1,4 +1,4 @@
-"""Parts of a report: sections of texts, facts, tables and figures."""
+"""Building blocks of a report: texts, facts, tables, figures and sections."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LONG = 24
-"""Letters of a text above which its column wraps."""
+"""Characters of a cell above which its column wraps."""
 
 
 class Cell(NamedTuple):
-    """A cell; that of a number has the ``key`` by which its column is sorted."""
+    """A table cell; numeric cells have a ``key`` to sort the column by."""
 
     text: str
     key: float | None = None
@@ -27,11 +27,11 @@ class Cell(NamedTuple):
 
 
 Row: TypeAlias = Sequence[Cell | str | int]
-"""Cells of a row; whole numbers stand for themselves."""
+"""Cells of a row, as cells, texts or integers."""
 
 
 class Column(NamedTuple):
-    """A column; its ``kind`` is ``number`` (right-aligned), ``wide`` (it wraps) or empty."""
+    """A table column; ``kind`` is ``number`` (right-aligned), ``wide`` (wraps) or empty."""
 
     head: str
     kind: str
@@ -40,10 +40,12 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows under heads, with a caption.
+    """A table with a caption.
 
-    A reader may sort a ``sortable`` one; one ``beside`` stands beside figures; the heading
-    ``folded`` unfolds it, without one it is open.
+    Attributes:
+        sortable: whether a click on a head sorts the rows.
+        beside: whether the table takes one grid column, beside a figure, not the full width.
+        folded: heading under which the table is collapsed; empty: it is always open.
     """
 
     kind: ClassVar[str] = "table"
@@ -56,7 +58,7 @@ class Table:
 
     @cached_property
     def columns(self) -> list[Column]:
-        """The columns, without those that are empty in every row.
+        """Return the columns that are not empty.
 
         Raises:
             ValueError: a row has more or fewer cells than the table has heads.
@@ -74,7 +76,7 @@ class Table:
 
     @property
     def lines(self) -> list[tuple[tuple[Cell, str], ...]]:
-        """Each row's cells with the kinds of their columns."""
+        """Return the cells of each row with the kinds of their columns."""
         columns = ([(cell, kind) for cell in cells] for _, kind, cells in self.columns)
         return [*zip(*columns, strict=True)]
 
@@ -84,12 +86,12 @@ class Figure:
     """A figure that matplotlib draws.
 
     Attributes:
-        name: letters, digits and _, one of a kind in a report: its file's name.
-        title, description: in words, for those who do not see it.
-        width, height: inches.
-        table: the numbers behind it.
-        wide: takes the whole width of a page.
-        framed: has a frame, ticks and a grid.
+        name: unique in a report, of letters, digits and ``_``; also the name of its PNG file.
+        title, description: caption, which is also the text for screen readers.
+        width, height: size in inches.
+        table: the plotted numbers.
+        wide: whether the figure takes the full width of the page.
+        framed: whether the axes have a frame, ticks and a grid.
     """
 
     kind: ClassVar[str] = "figure"
@@ -106,9 +108,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure that plotly draws in the reader's browser; a table stands for it elsewhere.
+    """A figure that plotly draws in the browser; Markdown shows its table instead.
 
-    Its other fields are those of ``Figure``.
+    See ``Figure`` for the fields.
     """
 
     kind: ClassVar[str] = "chart"
@@ -122,7 +124,11 @@ class Chart:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; its tone: ``lead``, ``good``, ``bad``, ``note``, ``warning``, ``code``, none."""
+    """A paragraph, by default without a ``tone``.
+
+    Attributes:
+        tone: ``lead``, ``good``, ``bad``, ``note``, ``warning``, ``code`` or empty.
+    """
 
     kind: ClassVar[str] = "text"
     text: str
@@ -131,7 +137,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names with their values, in a row of boxes."""
+    """Names and values, shown as a row of boxes."""
 
     kind: ClassVar[str] = "facts"
     facts: Mapping[str, str]
@@ -141,7 +147,7 @@ Block: TypeAlias = Table | Figure | Chart | Text | Facts
 
 
 def is_empty(block: Block | None) -> bool:
-    """Return whether a block shows nothing: a text or a table without content, or none."""
+    """Return whether a block is None, an empty text, or a table without rows and caption."""
     match block:
         case Text():
             return not block.text
@@ -151,7 +157,7 @@ def is_empty(block: Block | None) -> bool:
 
 
 class Section(NamedTuple):
-    """Blocks under a heading; ``name`` is its anchor."""
+    """Blocks under a heading; ``name`` is the anchor."""
 
     name: str
     title: str
@@ -159,7 +165,7 @@ class Section(NamedTuple):
 
 
 class StudyReport(NamedTuple):
-    """A report; ``title`` is the study's name, ``subtitle`` its method and objective."""
+    """A report; ``title`` is the study's name, ``subtitle`` names method and objective."""
 
     title: str
     state: str
@@ -168,18 +174,18 @@ class StudyReport(NamedTuple):
 
     @property
     def interactive(self) -> bool:
-        """Return whether a page of it needs plotly.js."""
+        """Return whether the HTML page needs plotly.js."""
         return any(block.kind == "chart" for section in self.sections for block in section.blocks)
 
 
 def metric_cell(metric: str, value: float | None, error: float | None = None) -> Cell:
-    """Return a metric in its unit, with its error where one is given."""
+    """Return the cell of a metric in its unit, with its error if given."""
     known = value is not None and math.isfinite(value)
     return Cell(measured(metric, value, error), value if known else None)
 
 
 def setting_cell(value: Any) -> Cell:
-    """Return a setting; columns of numbers are sorted as such."""
+    """Return the cell of a setting; numbers sort numerically."""
     return Cell(setting(value), float(value) if is_number(value) else None)
 
 

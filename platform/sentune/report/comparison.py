@@ -1,4 +1,4 @@
-"""The paper's figures beside the study's own, with what keeps them from being compared."""
+"""Comparison of a study's metrics with the figures of its paper."""
 
 from __future__ import annotations
 
@@ -22,30 +22,29 @@ KINDS = {
     "compression": "operations",
     "reconstruction": "operations",
 }
-"""Task -> kind of corpus that poses it; everything else is scored pairs."""
-HEADS = ("paper", "metric", "judged on", "the paper", "ours", "ours judged on",
-         "differs in")  # fmt: skip
+"""Task -> kind of corpus that it is evaluated on; scored pairs for all others."""
+HEADS = ("paper", "metric", "data set", "published", "ours", "our data", "differs in")
 PARTS = ("premises", "rows", "size", "split", "subsets")
-"""Options of a corpus that name a part of it."""
-ELSEWHERE = "data judged on"
-"""Difference of a figure that was not measured on the paper's data set, whole and alone."""
+"""Options of a corpus that select a part of it."""
+ELSEWHERE = "evaluation data"
+"""Difference of a metric that was not measured on exactly the paper's data set."""
 
 
 def comparison(view: View) -> list[Block]:
-    """A row for each published figure whose metric the study has; none where there is none."""
+    """Return a table of the published figures whose metrics the study has; empty without any."""
     theirs = [figure for figure in published_figures() if _is_of(view, figure)]
     if not (rows := _rows(view, theirs)):
         return []
-    encoder = view.encoder or "an encoder that the summary does not name"
+    encoder = view.encoder or "unknown encoder"
     corpora = (f"{corpus['spec']} ({corpus.get('rows', 0):,} rows)" for corpus in _trained_on(view))
     trained = " and ".join(corpora) or "no corpus"
     blocks: list[Block] = [Text(f"Ours: {encoder}, trained on {trained}.")]
     described = (f"{one.trained.encoder}, trained on {one.trained.corpus}" for one in theirs)
-    blocks += [Text(f"The paper: {said}.") for said in dict.fromkeys(described)]
+    blocks += [Text(f"Paper: {said}.") for said in dict.fromkeys(described)]
     differ = [bool(row[-1]) for row in rows]
     if any(differ):
-        lead = "Not a reproduction" if all(differ) else "Not all are reproductions"
-        text = f"{lead}: encoder or corpora differ from the paper's, as the last column says."
+        rows_are = "No row is a reproduction" if all(differ) else "Not all rows are reproductions"
+        text = f"{rows_are} of the paper: the last column lists the differences."
         blocks.append(Text(text, "warning"))
     return [*blocks, Table(heads=HEADS, rows=rows)]
 
@@ -62,7 +61,7 @@ def _is_of(view: View, figure: PublishedFigure) -> bool:
 
 
 def _rows(view: View, theirs: Sequence[PublishedFigure]) -> list[Row]:
-    """Of each metric what was judged on the study's own data set, or else all that there is."""
+    """Return the rows on the study's evaluation data; for a metric without any, all its rows."""
     known: dict[str, list[list[Cell | str]]] = {}
     for figure in theirs:
         if (metric := _metric(view, figure)) is not None:
@@ -74,9 +73,9 @@ def _rows(view: View, theirs: Sequence[PublishedFigure]) -> list[Row]:
 
 
 def _metric(view: View, figure: PublishedFigure) -> str | None:
-    """The study's name of a figure's metric, None where it has none.
+    """Return the study's name of a figure's metric, or None.
 
-    A task over a second corpus has that corpus' format in its name (``compression-gigaword``).
+    The name of a task on a second corpus ends in the corpus' format (``compression-gigaword``).
     """
     task, _, rest = figure.metric.partition("/")
     own = f"{task}-{data_sets()[figure.column.data].format}/{rest}"
@@ -85,7 +84,7 @@ def _metric(view: View, figure: PublishedFigure) -> str | None:
 
 
 def _row(view: View, figure: PublishedFigure, metric: str) -> list[Cell | str]:
-    """The study's own figure, on test where it was measured there, beside the paper's."""
+    """Return the table row of a published figure and the study's metric, on test if measured."""
     summary, wanted = view.summary, data_sets()[figure.column.data]
     if metric in view.on_test:
         part, value = "test", metric_cell(metric, view.on_test[metric], view.test_error(metric))
@@ -97,7 +96,7 @@ def _row(view: View, figure: PublishedFigure, metric: str) -> list[Cell | str]:
         for role, corpus in summary.corpora.items()
         if role.partition("-")[0] == part
         and corpus.get("kind", kind) == kind
-        # of TASK=FORMAT:PATH without the task
+        # TASK=FORMAT:PATH without the task
         and (spec := str(corpus["spec"]).removeprefix(f"{corpus.get('task', '')}="))
         and spec.startswith("" if metric == figure.metric else wanted.format)
     ]
@@ -116,15 +115,15 @@ def _row(view: View, figure: PublishedFigure, metric: str) -> list[Cell | str]:
         figure.column.data,
         Cell(percent(figure.percent / 100), figure.percent),
         value,
-        f"{part}: {', '.join(specs) or 'not said'}",
+        f"{part}: {', '.join(specs) or 'unknown'}",
         ", ".join(differences),
     ]
 
 
 def is_data_set(spec: str, name: str) -> bool:
-    """Return whether ``FORMAT:PATH`` is a data set, whole, under a name that it is published by.
+    """Return whether the corpus ``FORMAT:PATH`` is exactly the named data set, judged by its path.
 
-    Of a folder that holds other parts, too, the options alone say which part is read.
+    For a folder with several parts, the options alone tell which part is read.
     """
     wanted = data_sets()[name]
     path = spec.partition(":")[2].partition("?")[0]
@@ -135,22 +134,22 @@ def is_data_set(spec: str, name: str) -> bool:
 
 
 def _part(spec: str) -> tuple[str, dict[str, str]]:
-    """Return the format of a corpus, and the options that choose a part of it."""
+    """Return the format of a corpus and the options that select a part of it."""
     found = spec.partition(":")[0]
     options = {name: value for name, value in parse_qsl(spec.partition("?")[2]) if name in PARTS}
     if found == "beir":
-        options = {"split": "test"} | options  # what it reads where none is given
+        options = {"split": "test"} | options  # the format's default
     return found, options
 
 
 def _trained_on(view: View) -> list[Mapping[str, Any]]:
-    """Return the training corpora, as the summary has them."""
+    """Return the training corpora of the summary."""
     roles = view.summary.corpora
     return [corpus for role, corpus in roles.items() if role.partition("-")[0] == "corpus"]
 
 
 def _trained_alike(view: View, figure: PublishedFigure) -> bool:
-    """The same formats, whole, and as many rows as the paper counts."""
+    """Return whether the study trained on the paper's formats, complete, with as many rows."""
     trained, corpora = figure.trained, _trained_on(view)
     specs = [str(corpus["spec"]) for corpus in corpora]
     formats = {spec.partition(":")[0] for spec in specs}

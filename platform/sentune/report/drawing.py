@@ -1,7 +1,6 @@
-"""Drawing of figures as SVG for a page and PNG for a folder, of charts as plotly's JSON.
+"""Conversion of figures to SVG and PNG, and of charts to plotly's JSON.
 
-Colours are fixed values, which a page maps to its own, so that a drawing is readable on light and
-on dark paper.
+Drawings use fixed colours, which the page maps to CSS variables for its light and dark themes.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ ACCENT, BEST = "#2f62a3", "#b8344a"
 COLOURS = {
     "ink": INK, "muted": MUTED, "line": LINE, "paper": PAPER, "accent": ACCENT, "best": BEST,
 }  # fmt: skip
-"""Variable of style.css -> the fixed colour that takes its value."""
+"""CSS variable of style.css -> the fixed colour that it replaces in drawings."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
-"""The font of style.css, with whose widths plotly places what it draws."""
+"""The font of style.css; plotly's layout depends on its widths."""
 MARKERS: dict[TrialState, dict[str, Any]] = {
     TrialState.COMPLETE: {"marker": "o", "facecolor": ACCENT, "edgecolor": ACCENT},
     TrialState.PRUNED: {"marker": "v", "facecolor": "none", "edgecolor": MUTED},
@@ -41,13 +40,13 @@ MARKERS: dict[TrialState, dict[str, Any]] = {
     TrialState.FAILED: {"marker": "x", "color": BEST},
     TrialState.INFEASIBLE: {"marker": "D", "facecolor": "none", "edgecolor": BEST},
 }
-"""Shapes tell the states apart; colour only helps."""
+"""Marker of each state; the shapes differ, so that no state is told by colour alone."""
 
 _ILLEGAL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 def to_canvas(figure: Figure) -> Canvas:
-    """The figure drawn, on a canvas of its own (pyplot's global state is not for threads)."""
+    """Draw the figure on a new canvas, without pyplot, whose global state is not thread-safe."""
     from matplotlib.figure import Figure as Canvas
 
     canvas = Canvas(figsize=(figure.width, figure.height), layout="constrained")
@@ -61,7 +60,7 @@ def to_canvas(figure: Figure) -> Canvas:
         axes.grid(axis="y", color=LINE, linewidth=0.8)
         axes.set_axisbelow(True)
     figure.draw(axes)
-    if axes.get_legend_handles_labels()[0]:  # above the drawing it covers nothing
+    if axes.get_legend_handles_labels()[0]:  # placed above the axes, where it covers no data
         axes.legend(
             frameon=False,
             fontsize=8.5,
@@ -77,10 +76,10 @@ def to_canvas(figure: Figure) -> Canvas:
 
 
 def write_png(figure: Figure, folder: Path, heading: str = "") -> Path:
-    """Writes ``NAME.png``, with the figure's words above and below it.
+    """Write ``NAME.png`` with the title above and the description below, and return its path.
 
     Args:
-        heading: what the figure is of, in front of its title.
+        heading: prefix of the title, for example the study's name.
     """
     canvas, columns = to_canvas(figure), round(15 * figure.width)
     said = textwrap.wrap(plain(figure.description, 400), columns)
@@ -94,9 +93,10 @@ def write_png(figure: Figure, folder: Path, heading: str = "") -> Path:
 
 
 def to_svg(figure: Figure) -> str:
-    """An ``<svg>`` element with its title, for use inside a page.
+    """Return the figure as an ``<svg>`` element to embed in an HTML page.
 
-    Texts stay texts. Only what is referred to keeps its id, which no other figure's element has.
+    Text is kept as text. Only elements that are referenced keep their ids, which are unique on the
+    page.
     """
     import matplotlib as mpl
 
@@ -105,13 +105,13 @@ def to_svg(figure: Figure) -> str:
         to_canvas(figure).savefig(buffer, format="svg", transparent=True, metadata=unsigned)
     text = buffer.getvalue()
     root = ElementTree.fromstring(text[text.index("<svg") :])
-    for style in root.findall("{*}defs[{*}style]"):  # the whole page would take it
+    for style in root.findall("{*}defs[{*}style]"):  # it would apply to the whole page
         root.remove(style)
-    for path in root.iterfind(".//{*}defs/{*}path"):  # it is used with its whole style
+    for path in root.iterfind(".//{*}defs/{*}path"):  # each <use> has the complete style
         path.attrib.pop("style", None)
     for group in root.iterfind(".//{*}g"):
         group.attrib.pop("id", None)
-    for element in root.iter():  # HTML knows the namespaces
+    for element in root.iter():  # SVG in HTML needs no namespaces
         element.tag = element.tag.rpartition("}")[2]
         for name in [name for name in element.attrib if "}" in name]:
             element.set(name.rpartition("}")[2], element.attrib.pop(name))
@@ -124,7 +124,7 @@ def to_svg(figure: Figure) -> str:
 
 
 def plain(text: object, most: int = 40) -> str:
-    """A text in which matplotlib sees no formula and XML no forbidden sign, at most so long."""
+    """Return a text of at most ``most`` characters without matplotlib formulas and illegal XML."""
     kept = _clean(" ".join(str(text).split()))
     shown = kept if len(kept) <= most else kept[: most - 1] + "…"
     return shown.replace("$", r"\$")
@@ -137,7 +137,7 @@ def scatter(
     label: str,
     **more: Any,
 ) -> None:
-    """Draws trials of one state, in its shape."""
+    """Draw trials of one state as points with its marker."""
     if points:
         x, y = zip(*points, strict=True)
         look = {"s": 26, "lw": 1.2, "zorder": 3, **MARKERS[state], **more}
@@ -145,7 +145,7 @@ def scatter(
 
 
 def metric_axis(axes: Axes, metric: str, along: str = "y") -> None:
-    """Shows a metric in its unit."""
+    """Label an axis with a metric and format its ticks in the metric's unit."""
     axis = axes.xaxis if along == "x" else axes.yaxis
     axis.set_label_text(plain(metric))
     if measured(metric, 0.5).endswith("%"):
@@ -155,24 +155,17 @@ def metric_axis(axes: Axes, metric: str, along: str = "y") -> None:
 
 
 def percent_axis(axis: XAxis | YAxis) -> None:
-    """Shows fractions in percent."""
+    """Format the ticks of an axis of fractions in percent."""
     axis.set_major_formatter(lambda value, _: f"{100 * value:.4g} %")
 
 
-def plotly_js() -> str:
-    """Return plotly.js, 4.8 MB."""
-    from plotly.offline import get_plotlyjs
-
-    return str(get_plotlyjs())
-
-
 def canvas(x: str = "", y: str = "", *, height: int = 300, **layout: Any) -> go.Figure:
-    """Return an empty figure that is as wide as its place and lets a page scroll under a finger.
+    """Return an empty plotly figure that fills its container and does not block touch scrolling.
 
     Args:
         x, y: titles of the axes.
-        height: pixels.
-        layout: whatever else plotly's layout has.
+        height: in pixels.
+        layout: further arguments of plotly's ``update_layout``.
     """
     import plotly.graph_objects as go
 
@@ -196,17 +189,17 @@ def canvas(x: str = "", y: str = "", *, height: int = 300, **layout: Any) -> go.
 
 
 def safe(text: object) -> str:
-    """Return a text in which plotly, which obeys some tags of HTML, sees none."""
+    """Return a text without credentials, with HTML escaped because plotly renders some tags."""
     return escape(str(without_credentials(str(text))), quote=False)
 
 
 def hover(text: str) -> str:
-    """Return a text of up to six lines for the pointer."""
+    """Return a text wrapped to at most six lines, for hovering."""
     return "<br>".join(safe(line) for line in textwrap.wrap(text, 45)[:6])
 
 
 def to_json(chart: Chart) -> str:
-    """Return the chart as JSON in which no tag of HTML can begin or end."""
+    """Return the chart as JSON that is safe inside an HTML ``<script>`` element."""
     return str(chart.draw().to_json()).replace("<", "\\u003c")
 
 

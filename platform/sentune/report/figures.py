@@ -1,6 +1,6 @@
-"""The figures of a study: each function says what one shows, and None where it shows nothing.
+"""Matplotlib figures of a study, one function each, which returns None if it has no data.
 
-A report has them as SVG, a study's folder as PNG.
+The report embeds them as SVG; the study's folder has them as PNG.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from sentune.report.drawing import (
     scatter,
     write_png,
 )
-from sentune.report.importance import finite_curve
+from sentune.report.importance import SHUFFLES, finite_curve
 from sentune.report.view import WITHOUT_RESULT, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_COLUMNS = 8
-"""Milestones of a table of learning curves."""
+"""Largest number of milestones in a table of learning curves."""
 BEST_SHARE, MOST_BEST = 0.1, 8
-"""Trials that stand out in the parallel coordinates: a tenth, not more than one can follow."""
+"""Share and largest number of trials in bold in the parallel coordinates."""
 BESIDE: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8.5, "color": INK}
-"""How a text beside a point is written."""
+"""Style of the annotation of a point."""
 
 
 def write_figures(view: View, folder: Path) -> list[Path]:
-    """Writes a PNG file of each figure that the study has: ``history.png`` and so on."""
+    """Write each figure that the study has as PNG (``history.png`` ...), and return the files."""
     drawn = (history, curves, front, importance, parallel, survival, finalists, cost)
     found = [figure for make in drawn if (figure := make(view)) is not None]
     return [write_png(figure, folder, view.summary.study) for figure in found]
 
 
 def history(view: View) -> Figure | None:
-    """The objective of each trial and the best so far, by the order in which trials began."""
+    """Return the objective of each trial and the best so far, by trial number."""
     trials, objective = view.trials, view.summary.objective
     scored = [(t, v) for t in trials if (v := view.value(t)) is not None]
     if not scored:
@@ -58,7 +58,7 @@ def history(view: View) -> Figure | None:
     lost = [trial for trial in trials if view.value(trial) is None]
     better = min if view.summary.mode == "min" else max
     none = math.inf if better is min else -math.inf
-    # what a part of dev estimates is no best, nor what breaks a constraint
+    # estimates on a part of dev and infeasible trials do not count as best
     best = [*accumulate((v if t.feasible and not t.on_part else none for t, v in scored), better)]
 
     def draw(axes: Axes) -> None:
@@ -76,13 +76,13 @@ def history(view: View) -> Figure | None:
     said = (
         f"{objective} of each trial by its number, and the best so far "
         f"({so_far} after {counted(len(scored), 'trial')} with "
-        "a value). A trial that was stopped early stands where it was stopped."
+        "a value). Trials that were stopped early have the value at which they stopped."
     )
     return Figure("history", "Optimisation history", said, draw)
 
 
 def curves(view: View) -> Figure | None:
-    """The objective of each trial by examples, with the rungs."""
+    """Return the learning curves: the objective of each trial by examples, with the rungs."""
     objective = view.summary.objective
     points = {trial.id: finite_curve(trial, objective) for trial in view.ranked}
     if max(map(len, points.values()), default=0) < 2:
@@ -108,19 +108,19 @@ def curves(view: View) -> Figure | None:
         axes.locator_params(axis="x", nbins=5)
 
     rungs = ", ".join(f"{rung:,}" for rung in view.rungs)
-    dotted = f", dotted lines are the rungs at {rungs}" if rungs else ""
-    part = max((v.get(PART, 0) for t in view.ranked for v in t.curve.values()), default=0)
-    most = f"at most {part:,.0f} rows of each dev corpus"
-    judged = f"; before its end it is judged on {most}" if part else ""
-    said = (
-        f"{objective} by examples seen; a trial's last point has the shape of its state"
-        f"{judged}{dotted}."
-    )
+    said = f"{objective} by examples seen. The last marker of a trial shows its state."
+    if part := max((v.get(PART, 0) for t in view.ranked for v in t.curve.values()), default=0):
+        said += (
+            " Values before a trial's end are measured on at most "
+            f"{part:,.0f} rows of each dev corpus."
+        )
+    if rungs:
+        said += f" Dotted lines mark the rungs at {rungs}."
     return Figure("curves", "Learning curves", said, draw, table=_curve_table(view, points))
 
 
 def front(view: View) -> Figure | None:
-    """The first two objectives against each other, and the trials that no other beats in all."""
+    """Return the first two objectives against each other, with the Pareto front."""
     if len(view.objectives) < 2:
         return None
     (first, mode), (second, other) = view.objectives[:2]
@@ -143,20 +143,20 @@ def front(view: View) -> Figure | None:
             axes.plot(xs, ys, "-", color=BEST, lw=1.2, label="front", zorder=2)
             for x, y, number in zip(xs, ys, ids, strict=True):
                 axes.annotate(str(number), (x, y), (4, 4), **BESIDE)
-        axes.margins(0.08)  # the numbers stay below the legend
+        axes.margins(0.08)  # keeps the numbers below the legend
         metric_axis(axes, first, along="x")
         metric_axis(axes, second)
 
     listed = ", ".join(str(number) for number in view.summary.front) or "none yet"
     said = (
-        f"{first} ({mode}) against {second} ({other}). Trials that no other beats in every "
-        f"objective: {listed}."
+        f"{first} ({mode}) against {second} ({other}). Trials on the Pareto front of all "
+        f"objectives: {listed}."
     )
     return Figure("front", "Pareto front", said, draw)
 
 
 def importance(view: View) -> Figure | None:
-    """Permutation importance as bars, with what it rests on."""
+    """Return the permutation importance of each setting as a bar."""
     found = view.importance
     if found is None:
         return None
@@ -182,16 +182,17 @@ def importance(view: View) -> Figure | None:
 
     at = f" at {found.examples:,} examples" if found.examples is not None else ""
     said = (
-        "Share of the permutation importance in a random forest, ± standard deviation over 20 "
-        f"shuffles; {found.trials} trials{at}, out-of-bag R² {found.fit:.2f}."
+        "Share of the permutation importance in a random forest, ± standard deviation over "
+        f"{SHUFFLES} shuffles; {found.trials} trials{at}, out-of-bag R² {found.fit:.2f}."
     )
-    said += "" if found.fit > 0 else " The forest explains nothing yet: do not read it."
+    if found.fit <= 0:
+        said += " The forest does not explain the objective, so the shares are not meaningful."
     height = 0.8 + 0.27 * len(names)
     return Figure("importance", "Importance of settings", said, draw, height=height)
 
 
 def parallel(view: View) -> Figure | None:
-    """A line per trial through its settings to its objective; the best stand out."""
+    """Return parallel coordinates: a line per trial through its settings to its objective."""
     objective = view.summary.objective
     scored = [(t, v) for t in view.ranked if (v := view.value(t)) is not None]
     if len(scored) < 2 or not view.axes:
@@ -214,15 +215,15 @@ def parallel(view: View) -> Figure | None:
                 axes.plot(line, color=ACCENT, ls=style, lw=1.1, alpha=faint, zorder=2)
 
     said = (
-        f"Each line is a trial, from its settings on the left to {objective} on the "
-        f"right. Bold: the best {len(best)} of {len(scored)}; dashed: stopped early or failed."
+        f"Each line is a trial, from its settings on the left to {objective} on the right. "
+        f"Bold: the best {len(best)} of {len(scored)}. Dashed: trials that are not complete."
     )
     size = max(10.0, min(13.0, 1.05 * (len(view.axes) + 1) + 0.6)), 3.9
     return Figure("parallel", "Settings and result", said, draw, *size, wide=True, framed=False)
 
 
 def survival(view: View) -> Figure | None:
-    """Return the number of trials at each rung; None where trials were not compared on the way."""
+    """Return the number of trials at each rung; None if the study has no rungs."""
     if not view.rungs or not view.trials:
         return None
     found = view.rung_counts
@@ -232,10 +233,10 @@ def survival(view: View) -> Figure | None:
         axes.grid(visible=False)
         left = [0] * len(found)
         for fate, word, face, edge, hatch in (
-            ("reached", "reached it", ACCENT, MUTED, ""),
-            ("stopped", "stopped before", LINE, MUTED, ""),
-            ("lost", "lost before", "none", BEST, "xxxx"),
-            ("running", "on their way", "none", MUTED, "||||"),
+            ("reached", "reached", ACCENT, MUTED, ""),
+            ("stopped", "stopped earlier", LINE, MUTED, ""),
+            ("lost", "failed earlier", "none", BEST, "xxxx"),
+            ("running", "not there yet", "none", MUTED, "||||"),
         ):
             counts = [rung[fate] for rung in found.values()]
             if any(counts):
@@ -251,14 +252,14 @@ def survival(view: View) -> Figure | None:
         axes.set(xlabel="trials", ylabel="examples")
 
     told = (
-        f"How many trials reached each rung, of those that could; {said[-1]} "
-        f"reached the end at {[*found][-1]:,} examples."
+        "Trials that reached each rung, of those that reached it or were stopped earlier. "
+        f"{said[-1]} reached the end at {[*found][-1]:,} examples."
     )
     return Figure("survival", "Trials at each rung", told, draw, height=1.0 + 0.42 * len(found))
 
 
 def finalists(view: View) -> Figure | None:
-    """Means of the finalists with their standard deviations, and every seed."""
+    """Return the finalists' means over seeds with standard deviations, and each seed's value."""
     objective = view.summary.objective
     shown = [f for f in view.summary.finalists if objective in f.metrics]
     if not shown:
@@ -291,12 +292,12 @@ def finalists(view: View) -> Figure | None:
         metric_axis(axes, objective, along="x")
 
     seeds = counted(max(len(f.seeds) for f in shown), "fresh seed")
-    said = f"{objective} on dev over {seeds} each: mean, standard deviation and every seed."
+    said = f"{objective} on dev over {seeds} each: mean, standard deviation and single values."
     return Figure("finalists", "Finalists", said, draw, height=1.0 + 0.42 * len(shown))
 
 
 def cost(view: View) -> Figure | None:
-    """Seconds of each trial; hollow where it was stopped early."""
+    """Return the seconds of each trial as a bar, hollow if it was stopped early."""
     trials = [trial for trial in view.trials if trial.seconds > 0 and not trial.source]
     if not trials:
         return None
@@ -313,12 +314,12 @@ def cost(view: View) -> Figure | None:
         axes.set_ylabel("seconds")
 
     total = sum(trial.seconds for trial in trials)
-    said = f"Training and validation, over all starts; {total:,.0f} seconds in all."
+    said = f"Training and validation over all restarts, {total:,.0f} seconds in total."
     return Figure("cost", "Seconds of each trial", said, draw)
 
 
 def _curve_table(view: View, points: Mapping[int, Mapping[int, float]]) -> Table:
-    """Values at the rungs and the end, or at milestones evenly chosen."""
+    """Return the objective at the rungs and the end or, without rungs, at spaced milestones."""
     every = sorted({at for curve in points.values() for at in curve})
     wanted = [at for at in (*view.rungs, view.max_examples) if at in every]
     if len(wanted) < 2:
@@ -341,7 +342,7 @@ def _trial_axis(axes: Axes, trials: Sequence[TrialRecord]) -> None:
 
 
 def _upright(axes: Axes, shown: Sequence[Axis]) -> None:
-    """Draws a scale for each setting and the objective, the last one."""
+    """Draw a vertical scale for each setting and, last, for the objective."""
     axes.set_axis_off()
     axes.set(xlim=(-0.45, len(shown) - 0.6), ylim=(-0.03, 1.21))
     for place, axis in enumerate(shown):
@@ -354,7 +355,7 @@ def _upright(axes: Axes, shown: Sequence[Axis]) -> None:
         box = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.5}
         scale.set_yticks([*labels], [*labels.values()], size=8, color=INK, bbox=box)
         scale.yaxis.tick_left()
-        # every other name stands higher: long names of neighbours would run into each other
+        # every other name is placed higher, so that long names do not overlap
         name = f"{axis.name} (log)" if axis.log else axis.name
         high = 1.05 if place % 2 == 0 else 1.14
         axes.text(place, high, plain(name, 30), ha="center", va="bottom", fontsize=8.5, color=INK)

@@ -1,4 +1,4 @@
-"""Importance of settings for the objective: permutations in a random forest."""
+"""Permutation importance of settings for the objective in a random forest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sentune.records import StudySummary, TrialRecord
 from sentune.report.axes import axes_of
 
 FEWEST = 6
-"""Trials below which a forest over several settings says nothing."""
+"""Smallest number of trials to fit a forest to."""
 SHUFFLES = 20
 
 Floats = npt.NDArray[np.float64]
@@ -21,15 +21,14 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Importance:
-    """Loss of the forest's prediction of the objective when one setting is shuffled.
+    """Rise of the forest's squared error when one setting is shuffled, for each setting.
 
     Attributes:
-        shares: setting -> mean over shuffles, as a share of all (they add up to 1).
-        spreads: standard deviations over shuffles, in the same unit.
-        trials: how many trials it rests on.
-        examples: the budget at which they were compared; None for the end of each.
-        fit: R² on trials that a tree has not seen (out of bag); at or below 0 the forest explains
-            nothing, and the shares mean nothing.
+        shares: setting -> mean over shuffles, as a fraction of the sum over settings.
+        spreads: setting -> standard deviation over shuffles, in the same unit.
+        trials: number of trials that the forest is fitted to.
+        examples: budget at which the trials are compared; None: each at its end.
+        fit: out-of-bag R² of the forest; at or below 0 the shares are not meaningful.
     """
 
     shares: dict[str, float]
@@ -40,11 +39,10 @@ class Importance:
 
 
 def importance(summary: StudySummary) -> Importance | None:
-    """Permutation importance (Breiman 2001, section 10) of the settings that varied.
+    """Return the permutation importance (Breiman 2001, section 10) of the settings that varied.
 
-    Trials are compared at one budget, the largest that enough of them reached, since a trial that
-    was stopped early has only small budgets to show. None where fewer than ``FEWEST`` trials can
-    be compared, or nothing varied.
+    Trials are compared at one budget, see ``comparable``. The result is None if fewer than
+    ``FEWEST`` trials can be compared, no setting varied, or all trials have the same objective.
     """
     from sklearn.ensemble import RandomForestRegressor
 
@@ -54,7 +52,7 @@ def importance(summary: StudySummary) -> Importance | None:
         return None
     trials = [trial for trial in summary.trials if trial.id in scores]
     placed = [[axis.position(trial.settings.get(axis.name)) for axis in axes] for trial in trials]
-    # a missing value stands apart from all others
+    # -1 marks a missing value; positions are from 0 to 1
     table = np.array([[-1.0 if place is None else place for place in row] for row in placed])
     target = np.array([scores[trial.id] for trial in trials])
     forest = RandomForestRegressor(200, oob_score=True, random_state=0).fit(table, target)
@@ -72,10 +70,10 @@ def importance(summary: StudySummary) -> Importance | None:
 
 
 def rises_of_error(predict: Callable[[Floats], Floats], table: Floats, target: Floats) -> Floats:
-    """Return the rise of the mean squared error for each column and each of its ``SHUFFLES``.
+    """Return the rise of the mean squared error for each column and shuffle, [columns, SHUFFLES].
 
-    As scikit-learn's ``permutation_importance``, but for its unit, with one prediction of all
-    tables in place of one for each: a forest takes most of the time to be called.
+    Computes the same as scikit-learn's ``permutation_importance`` with one ``predict`` call for
+    all shuffled tables, because the overhead of a forest's call dominates.
     """
     rows, columns = table.shape
     shuffled = np.tile(table, (columns, SHUFFLES, 1, 1))  # [columns, shuffles, rows, columns]
@@ -89,11 +87,10 @@ def rises_of_error(predict: Callable[[Floats], Floats], table: Floats, target: F
 
 
 def comparable(summary: StudySummary) -> tuple[int | None, dict[int, float]]:
-    """The largest budget that enough trials reached, and their objective there, by trial.
+    """Return the largest budget that enough trials reached, and trial -> objective there.
 
-    Enough are half of the trials that reported, and ``FEWEST`` where there are so many.
-
-    Without curves, the trials that ended complete are compared at their end (budget None).
+    Enough means at least half of the trials that reported, and at least ``FEWEST`` unless fewer
+    reported. Without curves, complete trials are compared at their end (budget None).
     """
     objective = summary.objective
     every = {trial.id: finite_curve(trial, objective) for trial in summary.trials}
@@ -111,6 +108,6 @@ def comparable(summary: StudySummary) -> tuple[int | None, dict[int, float]]:
 
 
 def finite_curve(trial: TrialRecord, metric: str) -> dict[int, float]:
-    """Milestone in examples -> the metric there, in order; what is no finite number is left out."""
+    """Return milestone in examples -> finite value of the metric there, sorted by milestone."""
     points = {at: values.get(metric, math.nan) for at, values in sorted(trial.curve.items())}
     return {at: value for at, value in points.items() if math.isfinite(value)}

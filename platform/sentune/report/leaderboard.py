@@ -1,4 +1,4 @@
-"""Studies side by side: what each reached by one metric, its error, and whether they differ."""
+"""Leaderboard of studies by one metric, with errors and significance tests."""
 
 from __future__ import annotations
 
@@ -19,59 +19,61 @@ from sentune.report.paired import Hits, PairedTest, stored_hits
 from sentune.report.view import ERROR, View, of_subset
 
 NOTE = (
-    "± is the standard deviation over seeds, or the standard error over the pairs of one run or "
-    "of test. "
-    "p: Welch's t test over the seeds against the first study, where both have two or more and "
-    "were judged on the same development corpora; "
-    "of pairs: the exact sign test of the shipped models on the same test pairs. "
-    "Each p is of one comparison with the best of all: among many studies some are small by chance."
+    "± is the standard deviation over seeds or, for a single run and on test, the standard error "
+    "over pairs. "
+    "p: Welch's t test over the seeds against the first study, if both have at least two seeds "
+    "and the same development corpora. "
+    "p of pairs: exact sign test of the shipped models on the same test pairs. "
+    "The p values are not corrected for multiple comparisons: among many studies some are small "
+    "by chance."
 )
-
 
 Values = Sequence[float]
 Rows = Sequence[tuple[Any, ...]]
-"""Fingerprint and number of rows of each development corpus."""
+"""Fingerprint and row count of each development corpus."""
 
 _LESS = re.compile(r"(deviation|error|loss|mse|perplexity|seconds)$")
-"""Metrics of which less is better."""
+"""Metrics for which smaller is better."""
 
 
 def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFrame:
-    """Return a row for each study, the best on dev first, those without the metric last; so are
-    those of which no trial has come to its end.
+    """Return a data frame with one row per study, the best on dev first.
+
+    Studies without the metric, or without a complete trial, come last.
 
     Columns: ``method``, ``metric``, ``dev`` (mean), ``error`` (standard deviation over seeds, or
     standard error over pairs), ``seeds``, ``test`` (of the shipped model), ``test_error``
-    (standard error over pairs), ``p`` (Welch's t test over the seeds against the first row, where
-    both were judged on the same rows), ``p_pairs`` (exact sign test against the first row on the
-    pairs of test, where both read the same ones), ``judged_on`` (development corpora), ``encoder``
-    and ``state``; the index is the study's name.
+    (standard error over pairs), ``p`` (Welch's t test over the seeds against the first row, if
+    both have the same development rows), ``p_pairs`` (exact sign test against the first row on
+    the test pairs, if both have the same ones), ``judged_on`` (development corpora), ``encoder``
+    and ``state``. The index is the study's name.
 
     Args:
-        metric: ``task/metric``, or with its mode ``rte/auc:min`` (default: the mode of the studies
-            that have it as objective, else ``min`` of losses, errors and times, ``max`` of all
-            others); None: the objective, which all of them have to share.
+        metric: ``task/metric``, or with a mode ``rte/auc:min``. The default mode is that of the
+            studies with this objective, else ``min`` for losses, errors and times and ``max`` for
+            all others. None: the objective, which all studies must share.
 
     Raises:
-        InvalidValue: no study, their objectives differ and no metric is given, no such mode, or
-            none of them has the metric.
+        InvalidValue: no study is given, the objectives differ and no metric is given, the mode is
+            unknown, or no study has the metric.
     """
     if not views:
-        raise InvalidValue("study", "", "give the studies to compare")
+        raise InvalidValue("study", "", "give at least one study to compare")
     objectives = {view.summary.objective for view in views}
     if metric is None and len(objectives) > 1:
-        fix = "the studies have other objectives; give the metric to compare by"
+        fix = "the studies have different objectives; give the metric to compare by"
         raise InvalidValue("--metric", ", ".join(sorted(objectives)), fix)
     asked = metric or objectives.pop()
     chosen, colon, mode = asked.partition(":")
     if colon and mode not in ("max", "min"):
-        raise InvalidValue("--metric", asked, "end it in max or min")
+        raise InvalidValue("--metric", asked, "the mode after the colon must be max or min")
     modes = {mode} if mode else {v.summary.mode for v in views if v.summary.objective == chosen}
     modes = modes or {"min" if _LESS.search(chosen) else "max"}
     found = pd.DataFrame([_row(view, chosen) for view in views]).set_index("study")
     known = sorted({name for view in views for name in view.measured if not of_subset(name)})
     if metric is not None and known and found["dev"].isna().all() and found["test"].isna().all():
-        raise InvalidValue("--metric", asked, f"no study has it; there are {', '.join(known)}")
+        fix = f"no study has this metric; the studies have {', '.join(known)}"
+        raise InvalidValue("--metric", asked, fix)
     found = found.sort_values("dev", ascending="min" in modes, kind="stable")
     best, *others = zip(found.pop("values"), found.pop("rows"), strict=True)
     first, *rest = found.pop("hits")
@@ -107,22 +109,25 @@ def _row(view: View, metric: str) -> dict[str, Any]:
 
 
 def _hits(view: View, metric: str) -> tuple[list[str], Hits] | None:
-    """Return the fingerprints of the test corpora, and how right the model was on each pair."""
+    """Return the test corpora's fingerprints and the model's hits, or None if not stored."""
     hits, corpora = stored_hits(view.folder).get(metric), view.summary.corpora
     tests = [c["fingerprint"] for role, c in sorted(corpora.items()) if role.startswith("test")]
     return None if hits is None else (tests, hits)
 
 
 def _paired(ours: tuple[list[str], Hits] | None, theirs: tuple[list[str], Hits] | None) -> float:
-    """Return the p value of the sign test on the same pairs; NaN where they are not the same."""
+    """Return the p value of the sign test; NaN if the models were not tested on the same pairs."""
     if ours is None or theirs is None or ours[0] != theirs[0] or len(ours[1]) != len(theirs[1]):
         return math.nan
     return PairedTest.of(ours[1], theirs[1]).p
 
 
 def _welch(ours: Values, on: Rows, theirs: Values, theirs_on: Rows) -> float:
-    """Return the p value of a difference of means; NaN where one side has a single value, neither
-    has two different ones, or the values are of other rows."""
+    """Return the p value of Welch's t test of two means.
+
+    It is NaN if a side has fewer than two values, both sides are constant, or their development
+    rows differ.
+    """
     constant = len({*ours}) == len({*theirs}) == 1
     if min(len(ours), len(theirs)) < 2 or constant or on != theirs_on:
         return math.nan
@@ -131,7 +136,7 @@ def _welch(ours: Values, on: Rows, theirs: Values, theirs_on: Rows) -> float:
 
 
 def leaderboard_table(views: Sequence[View], metric: str | None = None) -> Table:
-    """Return the leaderboard as a table of texts, the best study in bold."""
+    """Return the leaderboard as a table, with the best study in bold."""
     found = leaderboard(views, metric)
     rows: list[Row] = []
     for name, row in found.iterrows():
@@ -151,7 +156,7 @@ def leaderboard_table(views: Sequence[View], metric: str | None = None) -> Table
 
 
 def leaderboard_report(views: Sequence[View], metric: str | None = None) -> StudyReport:
-    """Return the leaderboard as a page."""
+    """Return the leaderboard as a report with one section."""
     table = leaderboard_table(views, metric)
     untitled = replace(table, caption="")
     sections = [Section("leaderboard", table.caption, [untitled, Text(NOTE, "note")])]

@@ -1,4 +1,4 @@
-"""Two models on the same items: the items that each got right, and whether they differ."""
+"""Paired significance tests of two models on the same items."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from sentune.report.sweep_figures import read_exhibit
+from sentune.report.sweep_figures import read_artifact
 
 HITS_FILE = "test_hits.json"
-"""Of a study's artifacts: ``task/accuracy`` -> how right its model was on each item of test."""
+"""Artifact of a study: ``task/accuracy`` -> the model's hit on each test item."""
 
 Floats = NDArray[np.float64]
 Hits = Floats
-"""[N], how right each of N items is: 1, 0, or 1/2 for a tie."""
+"""Score of each of N items, shape [N]: 1 if right, 0 if wrong, 1/2 for a tie."""
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """The difference of the metrics of a model and another, or a rule, on the same items.
+    """Difference of a metric between a model and another model or a rule on the same items.
 
     Attributes:
-        standard_error: of the difference, over the items.
-        better, worse: items on which the model is more, less right than the other; of correlations
-            bootstraps of the items on which its own is higher, lower.
-        p: of the two-sided exact sign test, for accuracies McNemar's; of correlations the
-            bootstraps', two-sided.
+        difference: metric of the model minus that of the other.
+        standard_error: standard error of the difference.
+        better, worse: number of items on which the model scores higher, lower than the other; for
+            correlations, number of bootstraps.
+        items: number of items.
+        p: p value of the two-sided exact sign test, which is McNemar's for accuracies; for
+            correlations, the two-sided bootstrap p value.
     """
 
     difference: float
@@ -40,7 +42,7 @@ class PairedTest:
 
     @classmethod
     def of(cls, model: Hits, other: Hits) -> PairedTest:
-        """Compare two lists of N hits."""
+        """Return the test on the hits of both, each of shape [N]."""
         each = model - other
         better, worse = int((each > 0).sum()), int((each < 0).sum())
         p = float(scipy.stats.binomtest(better, better + worse).pvalue) if better + worse else 1.0
@@ -51,7 +53,7 @@ class PairedTest:
     def of_bootstraps(
         cls, difference: float, model: Floats, other: Floats, items: int
     ) -> PairedTest:
-        """Compare two metrics by their values on the same B bootstraps of N items."""
+        """Return the test on the metrics of both on the same B bootstraps, each of shape [B]."""
         each = model - other
         better, worse = int((each > 0).sum()), int((each < 0).sum())
         p = min(1.0, 2 * (1 + len(each) - max(better, worse)) / (1 + len(each)))
@@ -59,12 +61,12 @@ class PairedTest:
 
 
 def stored_hits(folder: Path | None) -> dict[str, Hits]:
-    """Return ``task/accuracy`` -> hits on test, of a study's artifacts; none where it has none.
+    """Return ``task/accuracy`` -> hits on test from a study's artifacts; empty without the file.
 
     Raises:
-        InvalidValue: they are damaged.
+        InvalidValue: the file is damaged.
     """
     if folder is None or not (folder / HITS_FILE).is_file():
         return {}
-    content = read_exhibit(folder / HITS_FILE)
+    content = read_artifact(folder / HITS_FILE)
     return {metric: np.array(hits, dtype=np.float64) for metric, hits in content.items()}

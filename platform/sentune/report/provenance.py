@@ -1,4 +1,4 @@
-"""Cost of a study, and its lineage: corpora, code, packages, readings of the test corpora."""
+"""Report sections on a study's cost and lineage: corpora, code, packages, use of test data."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from sentune.report.view import View
 
 
 def costs(view: View) -> list[Block | None]:
-    """Totals against limits, savings, and the seconds of each trial."""
+    """Return the blocks on cost: savings by rungs, seconds of each trial, totals and limits."""
     if not view.trials:
         return []
     return [Text(_saved(view)), cost(view), _totals(view)]
 
 
 def _totals(view: View) -> Table:
-    """Return used beside allowed resources; an older study knows only its trials' sums.
+    """Return a table of used, allowed and planned resources.
 
-    Trials of other studies were paid for there.
+    Trials that were taken over from other studies do not count. Studies of older versions have no
+    recorded totals, so their trials are summed.
     """
     summary, plan = view.summary, view.summary.plan
     own = [trial for trial in view.trials if not trial.source]
@@ -60,7 +61,7 @@ def _totals(view: View) -> Table:
 
 
 def _saved(view: View) -> str:
-    """Examples that stopped trials did not see, and about how long they would have taken."""
+    """Return a sentence on the examples and the time that stopped trials saved."""
     full, own = view.max_examples, [trial for trial in view.trials if not trial.source]
     stopped = [trial for trial in own if trial.state is TrialState.PRUNED]
     if not stopped or not full:
@@ -76,19 +77,19 @@ def _saved(view: View) -> str:
 
 
 def lineage(view: View) -> list[Block]:
-    """Return the section on the result's origin."""
+    """Return the blocks on the origin of the result."""
     summary, found = view.summary, view.summary.lineage
     heads = [*dict.fromkeys(name for read in summary.test_reads for name in read)]
     reads = [[_read(read.get(name)) for name in heads] for read in summary.test_reads]
-    said = "Readings of the test corpora." if reads else ""
+    said = "Evaluations on the test corpora." if reads else ""
     packages = [(name, str(v)) for name, v in sorted(found.get("packages", {}).items())]
-    runs = {"finalists": "runs of the finals"}
+    runs = {"finalists": "finalist runs"}
     plan = [(runs.get(n, n.replace("_", " ")), setting(v)) for n, v in summary.plan.items()]
     return [
         _corpora(summary),
         _code(view),
         Text(str(found.get("command") or ""), "code"),
-        Table(heads=heads, rows=reads, caption=said),  # more than one was forced
+        Table(heads=heads, rows=reads, caption=said),
         Table(heads=("package", "version"), rows=packages, folded="Packages"),
         _space(summary.space),
         Table(heads=("plan", ""), rows=plan, folded="Plan"),
@@ -110,7 +111,7 @@ def _corpora(summary: StudySummary) -> Table:
 
 
 def _read(value: Any) -> str:
-    """Return what is known of a reading: of its corpora the names, of lists their items."""
+    """Return a field of a test evaluation as text; lists are joined, corpora shown by name."""
     if not isinstance(value, list):
         return setting(value)
     return ", ".join(str(one["spec"]) if isinstance(one, dict) else str(one) for one in value)
@@ -119,7 +120,7 @@ def _read(value: Any) -> str:
 def _code(view: View) -> Table:
     found, summary = view.summary.lineage, view.summary
     git: Mapping[str, Any] = found.get("git") or {}
-    changed = ", with changes that are not committed" if git.get("dirty") else ""
+    changed = ", with uncommitted changes" if git.get("dirty") else ""
     lines = {
         "method": summary.method,
         "encoder": view.encoder,
@@ -148,7 +149,7 @@ def _space(space: Mapping[str, Any]) -> Table:
         (name, said, setting(published[name]) if name in published else "")
         for name, said in (*searched.items(), *fixed.items())
     ]
-    heads = ("setting", "searched", "the paper's")
+    heads = ("setting", "searched", "published")
     return Table(heads=heads, rows=rows, folded="Search space")
 
 
@@ -160,6 +161,6 @@ def _range(dimension: Mapping[str, Any]) -> str:
 
 
 def _when(asked: Mapping[str, Sequence[Any]]) -> str:
-    """Return under which values of other settings a setting is active; empty if under all."""
+    """Return the condition under which a setting is active, as text; empty if it always is."""
     said = [f"{name} is {' or '.join(map(setting, values))}" for name, values in asked.items()]
-    return f", where {' and '.join(said)}" if said else ""
+    return f", if {' and '.join(said)}" if said else ""

@@ -1,7 +1,7 @@
-"""Figures that the papers report, read from the tables in ``published/``.
+"""Figures that the papers report, read from the TOML files in ``published/``.
 
 A table has rows (a method with settings), columns (a metric on a data set), the paper's figures in
-percent, what they were trained on, and the table's own text, against which figures are tested.
+percent, the training data, and the table's text as printed, against which the figures are tested.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 FOLDER = Path(__file__).with_name("published")
 SLICED = re.compile(r"[?&](rows|premises|size)=")
-"""Options of a corpus that name a part of it."""
+"""Options of a corpus that select a range or number of its rows."""
 
 
 class _Strict(BaseModel):
@@ -25,12 +25,17 @@ class _Strict(BaseModel):
 
 
 class DataSet(_Strict):
-    """A data set that a paper trains or judges on, or word vectors: where one gets it, its format.
+    """A data set or word vectors of a paper, with its format and source.
 
-    ``files`` are patterns of the names under which it is published, without regard to case; where
-    none is published, the path has the ``word``. ``options`` of the format choose the part. Of a
-    ``folder`` that of the file that is found is read. What is ``whole`` has its parts one after
-    the other, so that its first rows are no part of it.
+    Attributes:
+        format: corpus format that reads it.
+        word: part of its path, if there are no ``files``.
+        files: case-insensitive patterns of the file names under which it is published.
+        options: options of the format that select the part.
+        folder: whether the folder of the matching file is read instead of the file.
+        whole: whether its parts are stored one after the other, so that a sample must not be taken
+            from the first rows alone.
+        source: where to get it.
     """
 
     format: str
@@ -43,12 +48,16 @@ class DataSet(_Strict):
 
 
 class Quick(_Strict):
-    """Changes that make a study of a paper a small one: none, unless they are said.
+    """Changes that turn a paper's study into a small one; by default none.
 
-    Options of its job, settings and readouts in place of the paper's, and the most rows of each
-    data set that is judged on: ``transfer`` of those of transfer tasks, a stratified part, with
-    ``folds``. ``width`` is that of random encoders; ``references`` are the sentences of
-    interpretations.
+    Attributes:
+        options: options of the job.
+        set: settings and readouts in place of the paper's.
+        rows: largest number of rows of each evaluation data set.
+        transfer: the same for transfer tasks, as a stratified sample.
+        folds: folds of the cross-validation of transfer tasks.
+        width: dimension of random encoders.
+        references: number of reference sentences of interpretations.
     """
 
     options: dict[str, Any] = {}
@@ -61,11 +70,16 @@ class Quick(_Strict):
 
 
 class TrainedOn(_Strict):
-    """The encoder and corpus of a paper in its words, and the formats that read the corpus here.
+    """The training of a paper: encoder, corpora and options of the job.
 
-    ``decoder`` is that of a method that decodes, ``rows`` the examples that the paper counts,
-    ``data`` and ``dev`` the data sets to train and to select on, ``options`` those of the job,
-    beside the paper's own settings.
+    Attributes:
+        encoder, corpus: in the words of the paper.
+        decoder: decoder of a method that decodes.
+        formats: corpus formats that read the training corpus.
+        rows: number of training examples according to the paper.
+        data, dev: names of the data sets to train and to select on.
+        options: options of the job besides the paper's settings.
+        quick: changes for a small study.
     """
 
     encoder: str
@@ -90,10 +104,11 @@ class PublishedColumn(_Strict):
     """A metric on a data set, or the mean of several.
 
     Attributes:
-        header: cells of the table's head above it, from the top.
-        mean: what it is the mean of, in place of ``data`` and ``metric``.
-        settings: that the column stands for, in a table over two settings.
-        trained: where it is not the table's.
+        header: cells of the table's head above the column, from the top.
+        data, metric: data set and metric of a single measurement.
+        mean: measurements to average, instead of ``data`` and ``metric``.
+        settings: values of the column's setting, in a table over two settings.
+        trained: key of ``Paper.trained``, if it is not the table's.
     """
 
     header: tuple[str, ...]
@@ -105,28 +120,26 @@ class PublishedColumn(_Strict):
 
     @property
     def parts(self) -> tuple[Measurement, ...]:
-        """The metrics that it is the mean of; itself where it is a single metric."""
+        """Return the measurements whose mean the column is, or its single one."""
         return self.mean or (Measurement(data=self.data, metric=self.metric),)
 
 
 class PublishedRow(_Strict):
-    """A method of a paper with its figures, one a column, in percent; NaN where there is none.
-
-    A row that the paper does not have has no figures.
+    """A row of a paper's table: a method and its figures.
 
     Attributes:
-        header: cells of the table that name it.
-        method: that a study of this row tunes.
-        model: an encoder that is measured as it is, ``hf:NAME?pooling=cls``, in place of a study;
-            ``linear``: the classifier of pairs that ``sentune linear`` trains. Without method and
-            model the row is published only.
-        encoder_of: method, and what it is trained on, whose model is the encoder of the study.
-        settings: that make a study of this row, setting -> values; empty: any.
-        vectors: data set of word vectors, where the row has its own.
-        options, trained: of its study, where they are not the table's.
-        metrics: metric of a column -> name of this row's own; empty where it has none.
-        readouts: that the model of its study is measured with, on every task; the others are its
-            own.
+        header: cells of the table that name the row.
+        method: method that a study of this row tunes. A row without method and model cannot be
+            reproduced here.
+        model: pretrained encoder to evaluate instead of a study, ``hf:NAME?pooling=cls``, or
+            ``linear``, the pair classifier that ``sentune linear`` trains.
+        encoder_of: method and training data of the model that is the encoder of this row's study.
+        settings: setting -> values of this row's study; empty: any.
+        vectors: data set of word vectors, if it is not the table's.
+        options, trained: options of the job and key of ``Paper.trained``, if not the table's.
+        figures: one per column, in percent, NaN without a figure; empty if the paper lacks the row.
+        metrics: metric of a column -> this row's name for it; empty if it is not measured.
+        readouts: readouts fixed for all tasks; the model chooses the others.
     """
 
     header: tuple[str, ...]
@@ -143,20 +156,22 @@ class PublishedRow(_Strict):
 
     @property
     def name(self) -> str:
-        """The paper's name for it, without its mark of a reference."""
+        """Return the paper's name of the row, without its citation mark."""
         return ", ".join(self.header).partition(" [")[0]
 
 
 class PublishedTable(_Strict):
-    """A table of a paper, and its text as the paper prints it.
+    """A table of a paper.
 
     Attributes:
-        text: empty where the paper has no such table, and no figures then.
-        transposed: its rows are columns here.
-        dev: task -> data set on which its readouts are chosen, where the study's own does not.
-        references: data set whose sentences interpretations are taken against, in place of those
-            that are stored with the model; ``reference_rows`` of it, drawn at random, or all.
-        exclude: pairs that ``direction`` leaves out where a corpus labels both directions.
+        trained: key of ``Paper.trained``.
+        text: text of the table as printed; empty if the paper has no such table, thus no figures.
+        dev: task -> data set on which its readouts are chosen, if not on that of the study.
+        references: data set of the reference sentences of interpretations, instead of those stored
+            with the model.
+        reference_rows: number of rows to sample from ``references``; None: all.
+        exclude: pairs that the task ``direction`` leaves out if a corpus labels both directions.
+        transposed: whether the paper prints the rows as columns.
     """
 
     name: str
@@ -173,18 +188,18 @@ class PublishedTable(_Strict):
 
     @property
     def is_grid(self) -> bool:
-        """Return whether it goes over two settings of one method."""
+        """Return whether the columns are values of a setting."""
         return any(column.settings for column in self.columns)
 
 
 class PlotLine(_Strict):
-    """Curve of a study's winner over a readout that is swept on it.
+    """A curve of a metric over a readout, swept on the winner of a study.
 
     Attributes:
-        settings: of the study; those of readouts are their grids.
-        readout: without one the curve is the spectrum of an invertible decoder.
-        by: another readout, of which each value has a line.
-        quick: settings of a small study.
+        settings: setting -> values of the study, and readout -> grid.
+        readout: swept readout; empty: the curve is the spectrum of an invertible decoder.
+        by: second readout, with one line for each of its values.
+        quick: ``settings`` of a small study.
     """
 
     name: str
@@ -200,9 +215,10 @@ class PublishedPlot(_Strict):
 
     Attributes:
         x, y: titles of the axes.
-        dev: data sets that a study is judged on, in place of those of ``trained``.
-        task: whose sweep has the lines.
-        lengths: data sets of pairs whose ratios of lengths are counted, in place of lines.
+        trained: key of ``Paper.trained``.
+        dev: development data sets of the study, instead of those of ``trained``.
+        task: task whose sweep has the lines.
+        lengths: data sets of pairs whose length ratios are plotted, instead of ``lines``.
     """
 
     name: str
@@ -217,7 +233,7 @@ class PublishedPlot(_Strict):
 
 
 class Paper(_Strict):
-    """A paper with its tables and plots; ``paper`` is its short name."""
+    """A paper with its tables and plots; ``paper`` is the short name."""
 
     paper: str
     title: str
@@ -227,7 +243,7 @@ class Paper(_Strict):
 
 
 class PublishedFigure(NamedTuple):
-    """One figure of a paper's table, in percent; NaN where the paper has none."""
+    """A figure of a paper's table in percent; NaN if the paper has none."""
 
     paper: Paper
     table: PublishedTable
@@ -237,7 +253,7 @@ class PublishedFigure(NamedTuple):
 
     @property
     def parts(self) -> tuple[Measurement, ...]:
-        """The metrics that the column is the mean of, the row's own ones in their places."""
+        """Return the measurements whose mean the figure is, with the row's names of metrics."""
         own = self.row.metrics
         return tuple(
             part.model_copy(update={"metric": own.get(part.metric, part.metric)})
@@ -246,31 +262,31 @@ class PublishedFigure(NamedTuple):
 
     @property
     def metric(self) -> str:
-        """The metric of a column of one."""
+        """Return the metric of a column with a single measurement."""
         return self.parts[0].metric
 
     @property
     def trained(self) -> TrainedOn:
-        """The corpus that it was trained on."""
+        """Return the training of the row's model."""
         return self.paper.trained[self.row.trained or self.column.trained or self.table.trained]
 
 
 @functools.cache
 def papers() -> tuple[Paper, ...]:
-    """The papers with all of their tables that are known here."""
+    """Return all papers with their tables and plots."""
     files = sorted(FOLDER.glob("*.toml"))
     return tuple(Paper.model_validate(_read(file)) for file in files if file.name != "data.toml")
 
 
 @functools.cache
 def data_sets() -> dict[str, DataSet]:
-    """Name -> data set."""
+    """Return name -> data set, of ``published/data.toml``."""
     content = _read(FOLDER / "data.toml")
     return {name: DataSet.model_validate(said) for name, said in content.items()}
 
 
 def figures_of(paper: Paper, table: PublishedTable) -> list[PublishedFigure]:
-    """All figures of a table, row by row."""
+    """Return all figures of a table, row by row."""
     none = (math.nan,) * len(table.columns)
     return [
         PublishedFigure(paper, table, row, column, figure)
@@ -281,7 +297,7 @@ def figures_of(paper: Paper, table: PublishedTable) -> list[PublishedFigure]:
 
 @functools.cache
 def published_figures() -> tuple[PublishedFigure, ...]:
-    """The figures of all papers that one metric of one method stands for."""
+    """Return the figures of all papers that are a single metric of a method supported here."""
     return tuple(
         figure
         for paper in papers()

@@ -1,4 +1,4 @@
-"""Rendering of a report as one HTML page or Markdown, by the templates beside."""
+"""Rendering of a report as HTML or Markdown, by the templates in ``templates/``."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ from markupsafe import Markup
 
 from sentune.credentials import without_credentials
 from sentune.report.blocks import StudyReport
-from sentune.report.drawing import COLOURS, plotly_js, to_json, to_svg
+from sentune.report.drawing import COLOURS, to_json, to_svg
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~#])")
 
 
 def to_html(report: StudyReport) -> str:
-    """The whole page, which loads nothing. No text of a study is markup or holds a credential.
+    """Return a self-contained HTML page, with texts escaped and credentials removed.
 
-    A report with charts has plotly.js (4.8 MB) in it.
+    The page of a report with charts contains plotly.js (4.8 MB).
     """
-    plotly = Markup(plotly_js()) if report.interactive else ""
+    plotly = ""
+    if report.interactive:
+        from plotly.offline import get_plotlyjs
+
+        plotly = Markup(get_plotlyjs())
     template = _environment(_html_text).get_template("report.html")
     return template.render(report=report, plotly=plotly)
 
 
 def to_markdown(report: StudyReport) -> str:
-    """The same words and tables; a figure is its description and numbers.
+    """Return the report as Markdown, with descriptions and tables in place of figures.
 
-    What Markdown or HTML would take for its own is escaped.
+    Markdown and HTML syntax in texts is escaped; credentials are removed.
     """
     text = _environment(_markdown_text).get_template("report.md").render(report=report)
     return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
@@ -39,7 +43,7 @@ def to_markdown(report: StudyReport) -> str:
 
 @functools.cache
 def _environment(clean: Callable[[object], object]) -> Environment:
-    """Templates in which ``clean`` sees every value before it is escaped."""
+    """Return a jinja2 environment that passes each value through ``clean`` before escaping it."""
     environment = Environment(
         loader=PackageLoader("sentune.report"),
         autoescape=True,
@@ -66,7 +70,7 @@ def _html_text(value: object) -> object:
 
 
 def _markdown_text(value: object) -> Markup:
-    """One line in which nothing is markup and nothing a credential."""
+    """Return a value as one line of escaped Markdown without credentials."""
     if isinstance(value, Markup):
         return value
     line = " ".join(str(without_credentials(value)).split())
@@ -74,10 +78,10 @@ def _markdown_text(value: object) -> Markup:
 
 
 def _indented(text: str) -> Markup:
-    """Code as Markdown has it: indented, which needs no escaping."""
+    """Return code as an indented Markdown block, in which nothing needs escaping."""
     return Markup("\n".join("    " + line for line in without_credentials(text).splitlines()))
 
 
 def _file(name: str) -> Markup:
-    """A style sheet or script of this package, as it is."""
+    """Return the unescaped content of a file in ``templates/``."""
     return Markup(resources.files(__package__).joinpath("templates", name).read_text("utf-8"))

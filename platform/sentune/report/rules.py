@@ -1,4 +1,4 @@
-"""A model against the rules that need none: sentence length, a bag of words, the larger class."""
+"""Comparison of a model with baseline rules: sentence length, bag of words, majority class."""
 
 from __future__ import annotations
 
@@ -20,32 +20,31 @@ WORDS = {
     "word_average": "averaged word vectors",
 }
 MEASURED_ALIKE = ("copy", "word_average")
-"""Rules with a value of each metric of a task: ``task/RULE_metric``."""
+"""Rules that are measured by every metric of a task: ``task/RULE_metric``."""
 RULES = ("length", "length_words", "bag_of_words", "majority")
-"""Rules that are measured by accuracy."""
+"""Rules that are measured by accuracy alone."""
 ACCURACIES = ("accuracy", "by_similarity", "by_extent")
-"""Metrics of one task that the rules are measured by as well; often they are equal."""
+"""Accuracies of a task, which are compared with ``RULES``; their values are often equal."""
 
 
 SIGNIFICANT = 0.05
-"""Largest p of a paired test that tells a model from a rule."""
+"""Significance level: a difference is significant if p is below it."""
 
 
 class RuleVerdict(NamedTuple):
-    """Verdict on a model against the best rule; ``beaten`` None: within the error bar, or there is
-    none."""
+    """Verdict on a model against the best rule; ``beaten`` is None if it is inconclusive."""
 
     text: str
     beaten: bool | None
 
 
 def rules_of(metric: str, baselines: Mapping[str, float]) -> dict[str, float]:
-    """Return rule in words -> its value of a metric, the best first."""
+    """Return the rules' values of a metric by the rules' names in words, best first."""
     return {words: baselines[name] for words, name in _names(metric, baselines).items()}
 
 
 def _names(metric: str, baselines: Mapping[str, float]) -> dict[str, str]:
-    """Return rule in words -> its name among the baselines, the best first."""
+    """Return the rules' keys in ``baselines`` by the rules' names in words, best first."""
     task, _, last = metric.rpartition("/")
     names = {WORDS[of]: f"{task}/{of}_{last}" for of in MEASURED_ALIKE}
     rules = RULES if last in ACCURACIES else ("always_both",) if last == "f1_both" else ()
@@ -55,14 +54,18 @@ def _names(metric: str, baselines: Mapping[str, float]) -> dict[str, str]:
 
 
 def of_rule(name: str) -> bool:
-    """Return whether a baseline is shown beside a metric of its task, not in a row of its own."""
+    """Return whether a baseline metric is a rule's, which has no row of its own in tables."""
     last = name.rpartition("/")[2]
     return last in WORDS or last.startswith(tuple(f"{of}_" for of in MEASURED_ALIKE))
 
 
 def half_interval(error: float | None, freedom: float = math.inf) -> float | None:
-    """Return half of the 95 % interval (Student 1908) that goes with a standard error, or of one
-    run with a standard deviation, of so many degrees of freedom; None where there is none."""
+    """Return half the width of the 95 % confidence interval by Student's t (Student 1908).
+
+    Args:
+        error: standard error, or standard deviation for the value of a single run; None: unknown.
+        freedom: degrees of freedom.
+    """
     return None if error is None else error * float(scipy.stats.t.ppf(1 - SIGNIFICANT / 2, freedom))
 
 
@@ -76,22 +79,22 @@ def verdict_on(
     *,
     error_on: str = "dev",
 ) -> RuleVerdict | None:
-    """Return whether a value is above that of the best rule by more than its error, at 95 %.
+    """Return whether a model beats the best rule by more than the error of its metric.
 
-    Where the two were compared on the same items, the error is the difference's own, and the
-    difference has to be significant, too (p < 0.05). One run without an error and without a
-    comparison tells nothing.
+    With a paired test the error is the standard error of the difference, and the difference must
+    also be significant (p < 0.05). Without a paired test and without an error, a higher value is
+    inconclusive.
 
     Args:
-        value: of the model, a larger one is better.
-        error: half of the value's 95 % interval, see ``half_interval``; None: it is not known.
-        baselines: ``task/rule`` -> value, on the same corpus.
-        part: of the data, ``test`` or ``dev``.
-        paired: ``task/rule`` -> fields of the paired test against it.
-        error_on: part that the error was measured on.
+        value: the model's metric, larger is better.
+        error: half of the 95 % interval of ``value``, see ``half_interval``; None: unknown.
+        baselines: ``task/rule`` -> value on the same corpus.
+        part: part of the data, ``test`` or ``dev``.
+        paired: ``task/rule`` -> fields of the ``PairedTest`` against it.
+        error_on: part of the data that ``error`` was measured on.
 
     Returns:
-        None where no rule has this metric.
+        None if no rule has this metric.
     """
     rules = _names(metric, baselines)
     if not rules or not math.isfinite(value):
@@ -108,9 +111,10 @@ def verdict_on(
         return RuleVerdict(f"It does not beat {rule}: {found}.", False)
     if abs(value - best) <= bar or (test is not None and test["p"] >= SIGNIFICANT):
         within = f", with {own}" if own else ""
-        return RuleVerdict(f"Whether it beats {rule} is open: {found}{within}.", None)
+        text = f"The comparison with {rule} is inconclusive: {found}{within}."
+        return RuleVerdict(text, None)
     if error is None and test is None:
-        text = f"Whether it beats {rule} is open: {found} (one run, no error bar)."
+        text = f"The comparison with {rule} is inconclusive: {found} (one run, no error bar)."
         return RuleVerdict(text, None)
     beyond = f", by more than {own}" if own else ""
     return RuleVerdict(f"It beats {rule}{beyond}: {found}.", True)

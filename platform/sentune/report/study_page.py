@@ -1,4 +1,4 @@
-"""A study's report: its sections in order, and the two files that it is written to."""
+"""The report of a study: its sections, and the HTML and Markdown files."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from sentune.report.render import to_html, to_markdown
 from sentune.report.view import WITHOUT_RESULT, View
 
 ENDS = {
-    "running": "The study is in progress: what follows is as far as it has come.",
-    "stopped": "The study was stopped before its end; the same command goes on, "
-    "with a larger limit where one is used up.",
-    "interrupted": "The study was interrupted; the same command goes on.",
+    "running": "The study is running. This report shows its progress so far.",
+    "stopped": "The study was stopped before its end. Run the same command again to continue, "
+    "with a larger limit if one was reached.",
+    "interrupted": "The study was interrupted. Run the same command again to continue.",
     "failed": "The study failed.",
-    "suspended": "The study's driver is suspended: what follows is as far as it has come.",
-    "silent": "The study's driver is not heard of: what follows is as far as it has come.",
-    "new": "The study has not begun.",
+    "suspended": "The study's driver is suspended. This report shows its progress so far.",
+    "silent": "The study's driver does not respond. This report shows its progress so far.",
+    "new": "The study has not started.",
 }
+"""State of a study that is not complete -> its explanation."""
 
 
 def build(seen: View) -> StudyReport:
-    """The report of a study in any state.
+    """Return the report of a study in any state.
 
     Raises:
-        InvalidValue: an exhibit is damaged.
+        InvalidValue: a file among the study's artifacts is damaged.
     """
     made = [
         Section(name, title, [b for b in blocks(seen) if b is not None and not is_empty(b)])
@@ -48,24 +49,24 @@ def build(seen: View) -> StudyReport:
 
 
 def write(report: StudyReport, folder: Path) -> tuple[Path, Path]:
-    """Writes ``report.html`` and ``report.md`` into a folder, each at once or not at all.
+    """Write ``report.html`` and ``report.md`` into a folder, each atomically.
 
     Returns:
-        Where they stand.
+        The paths of both files.
 
     Raises:
-        StorageError: the disk is full, read-only or at fault; the old files are as they were.
+        StorageError: the disk is full, read-only or faulty; existing files are unchanged.
     """
     page = write_document(str(folder), "report.html", to_html(report))
     return Path(page), Path(write_document(str(folder), "report.md", to_markdown(report)))
 
 
 def overview(view: View) -> list[Block | None]:
-    """Finding, verdict, state, figures."""
+    """Return the summary: result, verdicts, state, facts and metrics."""
     summary, against = view.summary, view.against_rules
     state = Text(summary.reason)
     if summary.state in ENDS:
-        why = f" Why: {summary.reason}" if summary.reason else ""
+        why = f" Reason: {summary.reason}" if summary.reason else ""
         state = Text(ENDS[summary.state] + why, "warning")
     return [
         Text(finding(view), "lead"),
@@ -79,7 +80,7 @@ def overview(view: View) -> list[Block | None]:
 
 
 def finding(view: View) -> str:
-    """Return the result in one sentence with its error."""
+    """Return a sentence on the best result, with its error."""
     summary, objective = view.summary, view.summary.objective
     winner, best = view.winner, view.best
     if winner is not None and objective in winner.metrics:
@@ -93,13 +94,12 @@ def finding(view: View) -> str:
         )
     is_open = summary.state not in ("complete", "failed")
     if best is None:
-        came = f"has a value of {objective} yet" if is_open else f"came to a value of {objective}"
-        return f"No trial {came}."
+        return f"No trial has a value of {objective}{' yet' if is_open else ''}."
     error, value = view.error(objective), view.on_dev(objective)
-    kind = "one run, so no error bar" if error is None else "± standard error over the pairs"
+    kind = "one run, no error bar" if error is None else "± standard error over the pairs"
     so_far = "So far the best" if is_open else "The best"
-    state = "" if best.state is TrialState.COMPLETE else ", which has not come to its end"
-    state += "" if best.feasible else ", which breaks a constraint"
+    state = "" if best.state is TrialState.COMPLETE else ", which is not complete"
+    state += "" if best.feasible else ", which violates a constraint"
     return f"{so_far} {objective} on dev: {value} ({kind}), trial {best.id}{state}."
 
 
@@ -124,7 +124,7 @@ def _facts(view: View) -> dict[str, str]:
 
 
 def _figures(view: View) -> Table:
-    """Return the winner's metrics beside those of rules without a model."""
+    """Return a table of the winner's metrics and those of baseline rules."""
     rows = []
     for names, on_dev, on_test, without in view.metric_rows:
         name = names.partition(",")[0]
@@ -133,24 +133,24 @@ def _figures(view: View) -> Table:
         strong = Cell(names, strong=name == view.summary.objective)
         rows.append((strong, dev, Cell(on_test, test), without))
     parts = (f"dev, {view.error_kind}", f"test, {view.test_kind}")
-    heads = ("metric", *parts, "without a model")
+    heads = ("metric", *parts, "baseline rules")
     return Table(heads=heads, rows=rows)
 
 
 def _about(view: View) -> str:
-    """Return notes on the readings of test and on what the table leaves out."""
+    """Return notes on the use of test data and on metrics that the table omits."""
     summary = view.summary
     said = []
     times = len(summary.test_reads)
     if summary.test and times:
         forced = sum(bool(read.get("forced")) for read in summary.test_reads)
-        once = "Test was read once, at the end, for the winner."
-        more = f"Test was read {times} times, {forced} of them forced: see Lineage."
+        once = "The test data were used once, at the end, for the winner."
+        more = f"The test data were used {times} times, {forced} of them forced: see Lineage."
         said.append(once if times == 1 else more)
     elif view.winner is not None and not summary.test:
-        said.append("No test corpus was read.")
+        said.append("No test data were used.")
     if view.subsets:
-        said.append(f"Metrics by subset ({view.subsets}) are in summary.json.")
+        said.append(f"The {view.subsets} metrics of subsets are in summary.json.")
     return " ".join(said)
 
 
@@ -164,10 +164,10 @@ SECTIONS: tuple[tuple[str, str, Blocks], ...] = (
     ("rungs", "Rungs", trial_sections.rungs),
     ("finalists", "Finalists", trial_sections.finals),
     ("readouts", "Readouts", trial_sections.readouts),
-    ("model", "What the model does", behaviour.chapter),
-    ("paper", "Beside the paper", comparison),
+    ("model", "Model behaviour", behaviour.chapter),
+    ("paper", "Comparison with the paper", comparison),
     ("cost", "Cost", costs),
-    ("notes", "What happened on the way", trial_sections.notes),
+    ("notes", "Events", trial_sections.notes),
     ("lineage", "Lineage", lineage),
 )
-"""Anchor, title and blocks of the sections, in the order of the page."""
+"""Anchor, title and blocks of each section, in the order of the page."""

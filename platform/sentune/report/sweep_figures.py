@@ -1,6 +1,6 @@
-"""Figures of sweeps on a frozen model: heat maps over the alphas, curves over numbers.
+"""Figures of readout sweeps on a frozen model: heat maps over the alphas, curves over numbers.
 
-A figure shows two readouts or one; the others stand at their best values.
+A figure shows one or two readouts, with the others at their best values.
 """
 
 from __future__ import annotations
@@ -26,18 +26,24 @@ if TYPE_CHECKING:
 
 CURVE_FILE = "precision_recall.json"
 HEAT = ("alpha_1", "alpha_2")
-"""Readouts of a heat map: rows, columns."""
+"""Readouts of the rows and columns of a heat map."""
 RECALLS = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-"""For each of which the table of a curve has the best precision."""
+"""Recall levels for which the table of a curve has the best precision."""
 MARKED = 20
-"""Values up to which each has a mark on a curve."""
+"""Largest number of points of a curve to draw with markers."""
 
 Curve = tuple[Sequence[float], Sequence[float]]
-"""Precision and recall, point by point."""
+"""Precision and recall of each point."""
 
 
 class SweepTable(NamedTuple):
-    """Table of ``Sweep.to_table()``, read again; in ``best``, ``value`` is the metric."""
+    """A sweep as stored by ``Sweep.to_table()``.
+
+    Attributes:
+        axes: readout -> grid.
+        best: readout -> best value, and ``value`` -> the metric there.
+        values: the metric, one dimension per readout; NaN for invalid combinations.
+    """
 
     metric: str
     axes: Mapping[str, Sequence[Any]]
@@ -46,12 +52,12 @@ class SweepTable(NamedTuple):
 
     @classmethod
     def read(cls, table: Mapping[str, Any]) -> SweepTable:
-        """The table from its JSON types; NaN where values do not go together."""
+        """Return the sweep of a table in JSON types."""
         values = np.array(table["values"], dtype=np.float64)
         return cls(table["metric"], table["axes"], table["best"], values)
 
     def at_best(self, *shown: str) -> NDArray[np.float64]:
-        """The metric over the readouts that are shown, in that order, the others at their best."""
+        """Return the metric over the readouts ``shown``, in that order, with the others at best."""
         names = [*self.axes]
         others = [name for name in names if name not in shown]
         ordered = self.values.transpose([names.index(name) for name in (*others, *shown)])
@@ -59,18 +65,18 @@ class SweepTable(NamedTuple):
         return np.asarray(ordered[best])
 
     def fixed(self, *shown: str) -> str:
-        """Values of the readouts that are not shown, in words."""
+        """Return the best values of the readouts that are not shown, as text."""
         left = {name: at for name, at in self.best.items() if name not in (*shown, "value")}
         return " with " + ", ".join(f"{n} {setting(v)}" for n, v in left.items()) if left else ""
 
     def passed_over(self, shown: NDArray[np.float64]) -> str:
-        """Why shown values above the chosen one were not chosen; empty where there are none."""
-        reason = " Higher ones leave more than half of the sentences without an interpretation."
+        """Return why higher values than the chosen one were rejected; empty without any."""
+        reason = " Higher values leave more than half of the sentences without an interpretation."
         return reason if np.nanmax(shown) > self.best["value"] else ""
 
 
 def write_tables(tables: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write tables by file name, and the figures of sweeps (``heat.png``), which it returns."""
+    """Write tables as JSON files by name, with PNG figures of sweeps, whose paths it returns."""
     written: list[Path] = []
     for name, table in tables.items():
         file = folder / name
@@ -83,8 +89,10 @@ def write_tables(tables: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def figures_in(folder: Path, part: str) -> list[Figure]:
-    """Figures of every sweep in a folder of artifacts, and of all tasks' precision and recall on a
-    part of the data, ``test`` or ``dev``.
+    """Return figures of all sweeps and of precision and recall in a study's folder of artifacts.
+
+    Args:
+        part: part of the data of precision and recall, ``test`` or ``dev``.
 
     Raises:
         InvalidValue: a file is damaged.
@@ -98,21 +106,21 @@ def figures_in(folder: Path, part: str) -> list[Figure]:
 
 
 def sweeps_in(folder: Path) -> dict[str, SweepTable]:
-    """Task -> the table of its sweep, of every sweep in a folder of artifacts."""
+    """Return task -> sweep, of all sweeps in a folder of artifacts."""
     files = sorted(folder.rglob(SWEEP_FILE))
     return {
-        str(file.parent.relative_to(folder)): SweepTable.read(read_exhibit(file)) for file in files
+        str(file.parent.relative_to(folder)): SweepTable.read(read_artifact(file)) for file in files
     }
 
 
 def curves_in(folder: Path) -> dict[str, Curve]:
-    """Task -> precision and recall, of every task that has a curve in a folder of artifacts."""
-    read = {file.parent.name: read_exhibit(file) for file in sorted(folder.rglob(CURVE_FILE))}
+    """Return task -> precision and recall, of all tasks with a curve in a folder of artifacts."""
+    read = {file.parent.name: read_artifact(file) for file in sorted(folder.rglob(CURVE_FILE))}
     return {task: (curve["precision"], curve["recall"]) for task, curve in read.items()}
 
 
 def sweep_figures(table: SweepTable) -> list[Figure]:
-    """A heat map over the alphas, and a curve over each other readout that is a number."""
+    """Return a heat map over the alphas and a curve over each other numeric readout."""
     several = [name for name, grid in table.axes.items() if len(grid) > 1]
     curves = [
         curve(table, name)
@@ -123,7 +131,7 @@ def sweep_figures(table: SweepTable) -> list[Figure]:
 
 
 def heat(table: SweepTable) -> Figure:
-    """The metric over alpha_1 (rows) and alpha_2 (columns); empty where alpha_1 is not below."""
+    """Return a heat map over alpha_1 (rows) and alpha_2 (columns); NaN cells are blank."""
     lower, upper = (table.axes[axis] for axis in HEAT)
     plane = table.at_best(*HEAT)
     dark = plane < np.nanmin(plane) + 0.6 * (np.nanmax(plane) - np.nanmin(plane))
@@ -138,7 +146,7 @@ def heat(table: SweepTable) -> Figure:
         axes.set(xlabel=HEAT[1], ylabel=HEAT[0])
         axes.invert_yaxis()
         for line, place in np.argwhere(np.isfinite(plane)):
-            # of fixed colours: what stands in a cell does not follow the page's paper
+            # colours outside COLOURS, so that the page's theme does not change them
             colour = "#fefefe" if dark[line, place] else "#101010"
             text = f"{100 * plane[line, place]:.1f}"
             at = place + 0.5, line + 0.5
@@ -148,8 +156,8 @@ def heat(table: SweepTable) -> Figure:
         axes.add_patch(Rectangle(corner, 1, 1, zorder=5, **look))
 
     higher = table.passed_over(plane)
-    framed = f"the {'one chosen' if higher else 'best'} is framed.{higher}"
-    said = f"In percent, over {HEAT[0]} and {HEAT[1]}{table.fixed(*HEAT)}; {framed}"
+    framed = f"The {'chosen' if higher else 'best'} value is framed.{higher}"
+    said = f"In percent, over {HEAT[0]} and {HEAT[1]}{table.fixed(*HEAT)}. {framed}"
     size = max(5.0, 1.4 + 0.47 * len(upper)), 1.2 + 0.33 * len(lower)
     rows = [
         [setting_cell(value), *(metric_cell(table.metric, one) for one in line)]
@@ -160,7 +168,7 @@ def heat(table: SweepTable) -> Figure:
 
 
 def curve(table: SweepTable, name: str) -> Figure:
-    """The metric over one readout, the best value marked."""
+    """Return the metric over one readout, with the best value marked."""
     grid, best = [float(value) for value in table.axes[name]], table.best
     values = table.at_best(name)
 
@@ -186,7 +194,7 @@ def curve(table: SweepTable, name: str) -> Figure:
 
 
 def precision_recall(curves: Mapping[str, Curve], part: str) -> Figure | None:
-    """Precision against recall of each task, with the area by the trapezoid rule."""
+    """Return precision against recall of each task, with the area by the trapezoid rule."""
     if not curves:
         return None
     looks = [(ACCENT, "-"), (BEST, "--"), (MUTED, ":")]
@@ -215,22 +223,22 @@ def precision_recall(curves: Mapping[str, Curve], part: str) -> Figure | None:
 
 
 def scale_of(grid: Sequence[float]) -> str:
-    """Matplotlib's scale: logarithmic for values far apart; a range of all integers is linear."""
+    """Return the matplotlib scale of a grid: linear for consecutive integers or a small range."""
     gaps = max(grid) - min(grid) > len(grid) - 1
     if not gaps or max(grid) <= 20 * max(min(grid), 1):
         return "linear"
     return "symlog" if min(grid) == 0 else "log"
 
 
-def read_exhibit(file: Path) -> dict[str, Any]:
-    """Return the content of an exhibit.
+def read_artifact(file: Path) -> dict[str, Any]:
+    """Return the content of a JSON file among a study's artifacts.
 
     Raises:
-        InvalidValue: it is damaged.
+        InvalidValue: the file is damaged.
     """
     try:
         content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
-        fix = f"it is damaged ({error}); the study's command, run again, writes it anew"
-        raise InvalidValue("exhibit", str(file), fix) from error
+        fix = f"the file is damaged ({error}); run the study's command again to rewrite it"
+        raise InvalidValue("artifact", str(file), fix) from error
     return content

@@ -1,4 +1,4 @@
-"""Sections of a report about its trials: table, search, front, settings, rungs, finals, events."""
+"""Report sections on the trials: table, search, front, settings, rungs, finals, events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sentune.report.view import WITHOUT_RESULT, View
 
 
 def trials(view: View) -> list[Block]:
-    """Every trial, the best first."""
+    """Return a table of all trials, the best first."""
     every = view.trials
     if not every:
         return [Text("No trial has started yet.", "note")]
@@ -24,7 +24,7 @@ def trials(view: View) -> list[Block]:
         for state in TrialState
         if (count := view.count(state))
     )
-    part = f" {ON_PART} is an estimate, on a part of dev." if any(t.on_part for t in every) else ""
+    part = f" {ON_PART} marks estimates on a part of dev." if any(t.on_part for t in every) else ""
     said = Text(f"{counted(len(every), 'trial')}: {counts}. Sorted by objective.{part}")
     metrics = [metric for metric, _ in view.objectives]
     rows = [
@@ -40,7 +40,7 @@ def trials(view: View) -> list[Block]:
         ]
         for trial in view.ranked
     ]
-    heads = ["trial", "state", *metrics, "examples", "time", "GPU time", *view.varied, "why"]
+    heads = ["trial", "state", *metrics, "examples", "time", "GPU time", *view.varied, "reason"]
     return [said, Table(heads=heads, rows=rows, sortable=True)]
 
 
@@ -50,12 +50,12 @@ def _cell(view: View, trial: TrialRecord, metric: str) -> Cell:
 
 
 def search(view: View) -> list[Block | None]:
-    """Return the course of the search and the trials' learning curves."""
+    """Return the optimisation history and the learning curves."""
     return [figures.history(view), figures.curves(view)]
 
 
 def pareto(view: View) -> list[Block | None]:
-    """Several objectives: the front as a figure of the first two and a table of all of them."""
+    """Return the Pareto front as figure and table; empty for a single objective."""
     if len(view.objectives) < 2:
         return []
     rows = [
@@ -73,7 +73,7 @@ def pareto(view: View) -> list[Block | None]:
 
 
 def settings(view: View) -> list[Block | None]:
-    """Return the settings' importance and parallel coordinates; none where nothing varied."""
+    """Return the settings' importance and parallel coordinates; empty if no setting varied."""
     if not view.varied:
         return []
     if (found := view.importance) is None:
@@ -88,22 +88,23 @@ def settings(view: View) -> list[Block | None]:
 
 
 def rungs(view: View) -> list[Block | None]:
-    """Survival as a figure and a table; none where trials were not compared on the way."""
+    """Return the number of trials at each rung as figure and table; empty without rungs."""
     drawn = figures.survival(view)
     if drawn is None:
         return []
     plan = view.summary.plan
     scheduler = plan.get("scheduler") or "asha"
-    eta = f", one in {plan['eta']} goes on" if plan.get("eta") and scheduler != "median" else ""
-    said = f"Scheduler {scheduler}{eta}; a full trial sees {view.max_examples:,} examples."
+    keeps = plan.get("eta") and scheduler != "median"
+    eta = f", which keeps one trial in {plan['eta']} at a rung" if keeps else ""
+    said = f"Scheduler {scheduler}{eta}. A full trial sees {view.max_examples:,} examples."
     found = view.rung_counts
     counts = {
         "rung": [*found],
-        "could reach": [rung["reached"] + rung["stopped"] for rung in found.values()],
+        "reached or stopped earlier": [r["reached"] + r["stopped"] for r in found.values()],
         "reached": [rung["reached"] for rung in found.values()],
         "stopped here": [rung["judged"] for rung in found.values()],
-        "lost before": [rung["lost"] for rung in found.values()],
-        "on the way": [rung["running"] for rung in found.values()],
+        "failed earlier": [rung["lost"] for rung in found.values()],
+        "not there yet": [rung["running"] for rung in found.values()],
     }
     shown = {name: numbers for name, numbers in counts.items() if any(numbers)}
     rows = [*zip(*shown.values(), strict=True)]
@@ -111,7 +112,7 @@ def rungs(view: View) -> list[Block | None]:
 
 
 def finals(view: View) -> list[Block | None]:
-    """Finalists by mean, best first, with seeds and settings; none where none has run."""
+    """Return the finalists with seeds and settings, best mean first; empty without finalists."""
     rows = [_finalist(view, finalist) for finalist in view.summary.finalists]
     heads = ["trial", "", view.summary.objective, "seeds", *view.varied]
     table = Table(heads=heads, rows=rows)
@@ -132,7 +133,7 @@ def _finalist(view: View, finalist: FinalistRecord) -> list[Cell | str]:
 
 
 def _tested(comparison: Mapping[str, Any]) -> Table | None:
-    """The paired test of the winner against the runner-up."""
+    """Return the paired test of the winner against the runner-up, or None."""
     if comparison.get("runner_up") is None:
         return None
     metric = comparison["metric"]
@@ -148,20 +149,20 @@ def _tested(comparison: Mapping[str, Any]) -> Table | None:
 
 
 def readouts(view: View) -> list[Block]:
-    """Best readouts, and figures of what was swept on the winner's frozen model."""
+    """Return the best readouts and the figures of their sweeps on the winner's frozen model."""
     winner = view.winner or view.best
     chosen = winner.readouts if winner is not None else {}
     drawn = figures_in(view.folder, view.judged_on) if view.folder is not None else []
     if not chosen and not drawn:
         return []
     rows = [(name, setting_cell(value)) for name, value in sorted(chosen.items())]
-    said = "Hyperparameters that need no training run: swept exhaustively on the frozen model."
+    said = "Readouts are hyperparameters that need no training. They are swept on the frozen model."
     table = Table(heads=("readout", "best value"), rows=rows, beside=True)
     return [Text(said, "note"), *drawn, table]
 
 
 def notes(view: View) -> list[Block]:
-    """Restarts, smaller micro-batches, damaged checkpoints, broken constraints, failures."""
+    """Return a table of restarts, notes, violated constraints and failures of trials."""
     every = view.trials
     rows = [
         (Cell(str(trial.id), trial.id), what, said)
@@ -171,21 +172,21 @@ def notes(view: View) -> list[Block]:
     restarts, bad = sum(trial.restarts for trial in every), view.count(*WITHOUT_RESULT)
     lead = []
     if restarts:
-        lead.append(f"{counted(restarts, 'restart')} after a process had died")
+        lead.append(f"{counted(restarts, 'restart')} after a process died")
     if bad:
         lead.append(f"{counted(bad, 'trial')} without a result")
     said = Text(f"{'; '.join(lead)}." if lead else "")
-    return [said, Table(heads=("trial", "what", "said"), rows=rows, sortable=True)]
+    return [said, Table(heads=("trial", "event", "details"), rows=rows, sortable=True)]
 
 
 def events(trial: TrialRecord) -> Iterator[tuple[str, str]]:
-    """Yield what happened to a trial beside its curve: kind, and a sentence."""
+    """Yield the events of a trial, each as its kind and a phrase."""
     if trial.restarts:
         times = {1: "once", 2: "twice"}.get(trial.restarts, f"{trial.restarts} times")
-        yield "restarts", f"its processes died {times}, it went on each time"
+        yield "restarts", f"its processes died {times} and it was resumed"
     yield from (("note", note) for note in trial.notes)
     for name, by in trial.violations.items():
         if by > 0:
-            yield "constraint", f"breaks {name} by {by:.4g}"
+            yield "constraint", f"violates {name} by {by:.4g}"
     if trial.state in WITHOUT_RESULT:
-        yield STATES[trial.state], trial.reason or "no reason was given"
+        yield STATES[trial.state], trial.reason or "unknown reason"

@@ -1,4 +1,4 @@
-"""A study as its report sees it: the summary, the trials' curves, and what follows from both."""
+"""``View``: a study's summary and trials with the quantities that reports derive from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sentune.report.rules import (
 )
 
 ERROR = "_standard_error"
-"""Ending of a metric that is the standard error of another one, over the pairs of a task."""
+"""Suffix of a metric's standard error over the pairs of its task."""
 
 WITHOUT_RESULT = (TrialState.FAILED, TrialState.INFEASIBLE)
 
@@ -45,16 +45,16 @@ FATES = {
     TrialState.COMPLETE: "complete",
     **dict.fromkeys(WITHOUT_RESULT, "lost"),
 }
-"""What became of a trial that did not reach a rung."""
+"""State of a trial that did not reach a rung -> its key in ``View.rung_counts``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A study and what its report asks of it.
+    """A study's summary with derived quantities for reports.
 
     Attributes:
-        summary: with the curves of its trials, where they are known.
-        folder: of the artifacts that a finished study leaves, if it has any.
+        summary: the summary; its trials have their curves, if known.
+        folder: artifacts of a finished study, or None.
     """
 
     summary: StudySummary
@@ -62,7 +62,7 @@ class View:
 
     @property
     def objectives(self) -> list[tuple[str, str]]:
-        """Metric and mode of each objective, the first one first."""
+        """Return metric and mode of each objective."""
         summary = self.summary
         listed = [(o["metric"], o["mode"]) for o in summary.objectives]
         return listed or [(summary.objective, summary.mode)]
@@ -73,19 +73,21 @@ class View:
         return self.summary.state == "running"
 
     def word(self, state: TrialState) -> str:
-        """Return the word of a trial's state; the next start goes on with an unfinished one."""
+        """Return the word for a trial's state: ``unfinished`` if it runs but its study does not."""
         left = state is TrialState.RUNNING and not self.alive
         return "unfinished" if left else STATES[state]
 
     @cached_property
     def trials(self) -> list[TrialRecord]:
-        """Trials by number, one that was stopped and went on once; see ``with_ends``."""
+        """Return the trials by number, each resumed one only once; see ``with_ends``."""
         return with_ends(self.summary.trials)
 
     @cached_property
     def ranked(self) -> list[TrialRecord]:
-        """Trials with the best objective first, then those that were judged on a part of dev, then
-        those without one; of equals the earlier first."""
+        """Return the trials by objective, the best first.
+
+        Trials evaluated on a part of dev come after the others, trials without a value last.
+        """
         sign = 1.0 if self.summary.mode == "min" else -1.0
 
         def rank(trial: TrialRecord) -> tuple[bool, bool, float, int]:
@@ -95,14 +97,17 @@ class View:
         return sorted(self.trials, key=rank)
 
     def value(self, trial: TrialRecord, metric: str | None = None) -> float | None:
-        """A trial's objective (or another metric), None where it is no finite number."""
+        """Return a trial's value of a metric (default: the objective); None if it is not finite."""
         found = trial.metrics.get(metric or self.summary.objective)
         return found if found is not None and math.isfinite(found) else None
 
     @cached_property
     def best(self) -> TrialRecord | None:
-        """The trial that was shipped without finals; else the best complete one that holds every
-        constraint, and while there is none, any trial."""
+        """Return the best trial.
+
+        In order of preference: the trial that was shipped without finals, the best complete
+        feasible trial, the best complete trial, the best trial.
+        """
         scored = [trial for trial in self.ranked if self.value(trial) is not None]
         complete = [trial for trial in scored if trial.state is TrialState.COMPLETE]
         shipped = [t for t in complete if t.id == self.summary.best and self.winner is None]
@@ -111,13 +116,13 @@ class View:
 
     @property
     def winner(self) -> FinalistRecord | None:
-        """The finalist that won."""
+        """Return the winning finalist; None before the finals have ended."""
         at = self.summary.winner
         return self.summary.finalists[at] if at is not None else None
 
     @cached_property
     def measured(self) -> dict[str, Spread]:
-        """The winner's metrics on dev: over seeds, or of the best trial's one run."""
+        """Return metric -> values on dev of the winner over seeds, or of the best trial."""
         if self.winner is not None:
             return self.winner.metrics
         metrics = self.best.metrics if self.best is not None else {}
@@ -125,49 +130,48 @@ class View:
 
     @property
     def judged_on(self) -> str:
-        """Part of the data on which the shipped model was measured last: ``test`` or ``dev``."""
+        """Return the part of the data of the last evaluation: ``test`` or ``dev``."""
         return "test" if self.summary.test else "dev"
 
     @property
     def on_test(self) -> dict[str, float]:
-        """Metrics of the shipped model on test, and of rules without a model; none before that was
-        read: the rules' are of dev then."""
+        """Return metrics of the shipped model and of baseline rules on test; empty before test."""
         return {**self.summary.baselines, **self.summary.test} if self.summary.test else {}
 
     def error(self, metric: str) -> float | None:
-        """The standard error over pairs that was measured beside a metric, if any."""
+        """Return a metric's standard error over pairs on dev, or None."""
         found = self.measured.get(metric + ERROR)
         return found.mean if found is not None else None
 
     def test_error(self, metric: str) -> float | None:
-        """The standard error over pairs of a metric of the shipped model on test, if any."""
+        """Return a metric's standard error over pairs on test, or None."""
         return self.summary.test.get(metric + ERROR)
 
     @property
     def test_kind(self) -> str:
-        """What was measured on test, and the kind of its ±, if any."""
+        """Return a heading for metrics on test that says what ± is, if there is any."""
         pairs = any(name.endswith(ERROR) for name in self.summary.test)
         return f"shipped model{', ± se over pairs' if pairs else ''}"
 
     @property
     def error_kind(self) -> str:
-        """Kind of the ± of ``metric_rows``."""
+        """Return a heading for metrics on dev that says what ± is."""
         if self.winner is not None and len(self.winner.seeds) > 1:
             return "± sd over seeds"
         pairs = any(name.endswith(ERROR) for name in self.measured)
         return "± se over pairs" if pairs else "one run"
 
     def on_dev(self, metric: str) -> str:
-        """A metric of the winner on dev with its error; empty where there is none."""
+        """Return a metric of the winner on dev with its error, as text; empty without a value."""
         over, sign = self.measured.get(metric), ON_PART if PART in self.measured else ""
         return sign + spread(metric, over, self.error(metric)) if over is not None else ""
 
     @cached_property
     def metric_groups(self) -> list[tuple[list[str], str, str]]:
-        """Metrics of each row of a table, with the winner on dev and the shipped model on test.
+        """Return rows of metric names, the winner on dev and the shipped model on test, as text.
 
-        There are neither costs, nor standard errors, nor metrics of a subset. Accuracies of a task
-        that are equal are one row.
+        Costs, standard errors and metrics of subsets are left out. Equal accuracies of a task
+        share a row.
         """
         rules, test = self.summary.baselines, self.summary.test
         own = {name for name in rules if not of_rule(name)}
@@ -185,8 +189,10 @@ class View:
 
     @property
     def metric_rows(self) -> list[tuple[str, str, str, str]]:
-        """Names of each group, the winner on dev, the shipped model on test, and what rules
-        without a model reach, as text."""
+        """Return rows of names, the winner on dev, the shipped model on test, and baseline rules.
+
+        All are texts.
+        """
         rules = self.summary.baselines
         rows = []
         for (name, *others), on_dev, on_test in self.metric_groups:
@@ -199,13 +205,13 @@ class View:
 
     @property
     def against_rules(self) -> RuleVerdict | None:
-        """Return the verdict on the winner against the best rule, on test where that was read."""
+        """Return the verdict on the winner against the best rule, on test if it was evaluated."""
         summary, objective = self.summary, self.summary.objective
         over = self.measured.get(objective)
         if over is None or summary.mode != "max" or summary.model is None:
             return None
         runs, on_test = len(over.values), objective in summary.test
-        if runs > 1:  # what is shipped, and measured on test, is one of them
+        if runs > 1:  # the model that is shipped, and measured on test, is one of these runs
             bar = half_interval(over.sd / math.sqrt(1 if on_test else runs), runs - 1)
         else:
             bar = half_interval(self.error(objective))
@@ -219,42 +225,42 @@ class View:
 
     @property
     def subsets(self) -> int:
-        """Metrics of subsets, which ``summary.json`` alone has."""
+        """Return the number of metrics of subsets, which reports leave out."""
         return sum(map(of_subset, {*self.measured, *self.summary.test}))
 
     @cached_property
     def axes(self) -> list[Axis]:
-        """Axes of the settings that took several values, in the order of the space."""
+        """Return the axes of the settings that took several values, in the order of the space."""
         return axes_of(self.summary)
 
     @property
     def varied(self) -> list[str]:
-        """Names of the settings that took several values."""
+        """Return the names of the settings that took several values."""
         return [axis.name for axis in self.axes]
 
     @cached_property
     def importance(self) -> Importance | None:
-        """Return the settings' importance for the objective, where that can be said."""
+        """Return the settings' importance for the objective, or None if it cannot be computed."""
         return importance(replace(self.summary, trials=self.trials))
 
     @property
     def max_examples(self) -> int:
-        """Budget of a full trial; what the longest trial saw where the plan does not say."""
+        """Return the budget of a full trial in examples; if unknown, that of the longest trial."""
         told = self.summary.plan.get("max_examples")
         return int(told) if told else max((t.examples for t in self.trials), default=0)
 
     @property
     def rungs(self) -> list[int]:
-        """Examples at which trials were compared."""
+        """Return the examples at which trials are compared, sorted."""
         return sorted(int(rung) for rung in self.summary.plan.get("rungs") or ())
 
     @cached_property
     def rung_counts(self) -> dict[int, Counter[str]]:
-        """Return rung (and the end), in examples -> number of trials by what became of them there.
+        """Return rung or end, in examples -> number of trials by outcome.
 
-        ``reached`` it, or before it ``stopped``, ``lost`` or ``running``; ``judged`` were stopped
-        at it. A trial has come as far as its last milestone; without its curve, as the examples it
-        saw.
+        The outcomes are ``reached``, for those that did not reach it ``stopped``, ``lost``,
+        ``running`` or ``complete``, and ``judged`` for those that were stopped at it. The reach of
+        a trial is its last milestone or, without a curve, the examples that it saw.
         """
         trials = self.trials
         far = {trial.id: max(trial.curve, default=trial.examples) for trial in trials}
@@ -269,23 +275,23 @@ class View:
 
     @property
     def encoder(self) -> str:
-        """Return the study's encoder or word vectors; empty if that is not said."""
+        """Return the study's encoder or word vectors; empty if unknown."""
         summary = self.summary
         named = summary.lineage.get("encoder") or summary.plan.get("encoder")
         return str(named or summary.space.get("fixed", {}).get("vectors", ""))
 
     @property
     def decoder(self) -> str:
-        """Return the decoder of a method that decodes; empty if it has none, or it is not said."""
+        """Return the study's decoder; empty if it has none or it is unknown."""
         return str(self.summary.lineage.get("decoder", ""))
 
     def count(self, *states: TrialState) -> int:
-        """Trials in any of these states."""
+        """Return the number of trials in any of these states."""
         return sum(trial.state in states for trial in self.trials)
 
 
 def of_subset(name: str) -> bool:
-    """``sts12/MSRpar/pearson``: a year of STS has up to six subsets with two metrics each."""
+    """Return whether a metric is of a subset of a task, as ``sts12/MSRpar/pearson`` is."""
     return name.count("/") > 1
 
 
@@ -294,17 +300,16 @@ def view(
     records: Sequence[TrialRecord] = (),
     folder: Path | None = None,
 ) -> View:
-    """Put a summary and the trials' records together.
+    """Return the view of a summary, with the trials' records from the store.
 
     Args:
-        summary: or the content of a ``summary.json``.
-        records: trials with their curves, from the store; those that the summary alone knows have
-            none.
-        folder: where a study left its sweeps (``artifacts/``); without a model they are those of
-            an earlier end, and are left out.
+        summary: a summary or the content of ``summary.json``.
+        records: trials with their curves; they replace those of the summary.
+        folder: the study's ``artifacts/``, ignored unless the study has a model, because they
+            would be those of an earlier end.
 
     Raises:
-        InvalidValue: the summary is of a later version, or lacks a field.
+        InvalidValue: the summary is of a later version or lacks a field.
     """
     whole = summary if isinstance(summary, StudySummary) else _summary(summary)
     trials = {trial.id: trial for trial in whole.trials}
@@ -325,5 +330,5 @@ def _summary(content: Mapping[str, Any]) -> StudySummary:
         first = error.errors()[0]
         given = "" if first["type"] == "missing" else f", not {first['input']!r:.80}"
         what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}{given}"
-        fix = f"it is damaged ({what}); the study's own command writes it again"
+        fix = f"it is damaged ({what}); run the study's command again to rewrite it"
         raise InvalidValue("summary", content.get("study"), fix) from error

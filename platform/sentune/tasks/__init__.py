@@ -1,4 +1,4 @@
-"""Evaluation: a task is data, protocol and metrics."""
+"""Evaluation tasks: their data, protocols and metrics."""
 
 from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.base import Model, ModelTask, Result, Task, evaluate

@@ -1,7 +1,4 @@
-"""Ambiguous entailment: entailment, non-entailment, or both, by the interpretations of a pair.
-
-GumbelCSE sections 3.2 and 4.4.
-"""
+"""Ambiguous entailment: a pair is an entailment, a non-entailment or both (GumbelCSE 3.2, 4.4)."""
 
 from __future__ import annotations
 
@@ -34,38 +31,39 @@ from sentune.tasks.pairs import Pairs
 from sentune.tasks.references import AXES, InterpretationTask, References
 
 BY_ALPHA_1 = "by_alpha_1.json"
-"""A task's table of the best combination for each alpha_1: ``TASK/by_alpha_1.json``."""
+"""Table of the best readouts for each alpha_1, ``TASK/by_alpha_1.json``."""
 METRICS = ("macro_f1", *(f"f1_{name}" for name in CLASSES), "accuracy")
 
 
 class AmbiguousRte(InterpretationTask):
-    """Three-way entailment of pairs that several labels may fit.
+    """Three-way entailment of pairs with several labels (GumbelCSE section 4.4).
 
-    A pair is ``entailment`` where that is its only label, ``non_entailment`` where it is none of
-    them, ``both`` otherwise.
+    A pair is ``entailment`` if that is its only label, ``non_entailment`` if it is not among its
+    labels, and ``both`` otherwise.
 
-    Metrics: ``macro_f1`` over the three classes, ``f1_entailment``, ``f1_non_entailment``,
-    ``f1_both`` and ``accuracy`` of Eq. 14 (the paper's "-int"), for boxes with references; the same
-    with ``sen_`` for one threshold on the sentences alone ("-sen"), which never says "both";
-    ``majority``, the share of the largest class, and ``always_both``, the ``f1_both`` of always
-    saying "both". Where the corpus has a prior of the classes, ``prior_macro_f1`` and
-    ``prior_f1_both``, in which its pairs are weighted to that. At the chosen readouts
-    ``empty_sets``, the share of sentences without an interpretation (their own box stands in for
-    one), ``references_per_sentence``, the mean of |U|, and ``self_probability``, the mean P(b | b).
+    Metrics of the interpretations (Eq. 14, the paper's "-int"), for boxes with references:
+    ``macro_f1`` over the three classes, ``f1_entailment``, ``f1_non_entailment``, ``f1_both`` and
+    ``accuracy``. The same with the prefix ``sen_`` for one threshold on the sentences' own boxes
+    ("-sen"), which never predicts "both". Baselines: ``majority``, the share of the largest class,
+    and ``always_both``, the ``f1_both`` of always predicting "both". If the corpus has a prior of
+    the classes, ``prior_macro_f1`` and ``prior_f1_both`` weight its pairs to that prior. At the
+    chosen readouts: ``empty_sets``, the share of sentences without an interpretation, for which
+    their own box is used; ``references_per_sentence``, the mean of |U|; and ``self_probability``,
+    the mean P(b | b).
 
-    Readouts: ``intersection``, ``references``, ``alpha_1``, ``alpha_2``, ``beta`` with the best
+    Readouts: ``intersection``, ``references``, ``alpha_1``, ``alpha_2`` and ``beta`` with the best
     macro F1 (at the prior, if there is one) among those that leave at most half of the sentences
-    without an interpretation, of equal ones the first; and ``sen_beta`` with the best accuracy on
-    the pairs that are not ``both``, as in two classes (section 4.2).
+    without an interpretation, the first of equal ones; and ``sen_beta`` with the best accuracy on
+    the pairs that are not ``both``, as with two classes (section 4.2).
 
     Args:
-        references: of boxes; without them there are only the ``sen_`` metrics.
-        grids: as in ``InterpretationTask``; an empty one for ``beta`` finds it exactly.
-        spread: runs the blocks of pairs.
+        references: reference sentences of boxes; None: only the ``sen_`` metrics.
+        grids: as in ``InterpretationTask``; an empty grid of ``beta`` finds the exact optimum.
+        spread: maps over blocks of pairs, locally or on a cluster.
 
     Raises:
         CorpusError: the corpus has no pairs of several labels, or all of them are of one class.
-        InvalidValue: its prior cannot be had.
+        InvalidValue: its pairs cannot be weighted to its prior.
     """
 
     kind = "ambiguous-rte"
@@ -86,29 +84,29 @@ class AmbiguousRte(InterpretationTask):
         self.gold = np.array([class_of(labels) for labels in columns["labels"]], dtype=np.int64)
         if len(set(self.gold.tolist())) < 2:
             classes = ", ".join(CLASSES[i] for i in sorted(set(self.gold.tolist()))) or "no pairs"
-            raise CorpusError(corpus.spec, f"{name} needs two classes at least; found: {classes}")
+            raise CorpusError(corpus.spec, f"{name} needs at least two classes; found: {classes}")
         self.prior = corpus.prior
         self.weights = class_weights(corpus.prior, self.gold)
         self.pairs = Pairs(tuple(columns["premise"]), tuple(columns["hypothesis"]))
         super().__init__(name, self.pairs.sentences, references, grids)
 
     def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
-        """Without readouts they are swept; a missing one leaves out what needs it."""
+        """Return the metrics; those that need a readout missing in ``readouts`` are skipped."""
         counts = np.bincount(self.gold, minlength=3).tolist()
         table = {"pairs": len(self.gold), **dict(zip(CLASSES, counts, strict=True))}
         result = Result(metrics=self.baselines(), tables={f"{self.name}/counts.json": table})
         self._judge_sentences(result, embeddings, geometry, readouts)
         if isinstance(geometry, Boxes):
             return self._judge_interpretations(result, embeddings, geometry, readouts)
-        reason = "interpretations are overlaps of boxes, which this geometry has not"
+        reason = "interpretations need a geometry of boxes"
         return self.without(result, (*METRICS, *OF_SETS), reason)
 
     def at_each(
         self, rows: Sequence[Mapping[str, Any]]
     ) -> tuple[list[AmbiguousRte], dict[str, Any]]:
-        """Return the task once for each row of a table ``BY_ALPHA_1``, and the rows' readouts.
+        """Return a copy of the task for each row of a table ``BY_ALPHA_1``, and the readouts.
 
-        ``ambiguous-rte@0.3`` is the task at the best readouts with an alpha_1 of 0.3.
+        The copy ``ambiguous-rte@0.3`` has the best readouts with an alpha_1 of 0.3.
         """
         tasks: list[AmbiguousRte] = []
         readouts: dict[str, Any] = {}
@@ -120,7 +118,7 @@ class AmbiguousRte(InterpretationTask):
         return tasks, readouts
 
     def baselines(self) -> dict[str, float]:
-        """Return the share of the largest class, and the F1 of ``both`` of always saying it."""
+        """Return the share of the largest class and the ``f1_both`` of always predicting "both"."""
         shares = np.bincount(self.gold, minlength=3) / len(self.gold)
         both = float(shares[BOTH])
         return {
@@ -131,7 +129,7 @@ class AmbiguousRte(InterpretationTask):
     def _judge_sentences(
         self, result: Result, embeddings: Tensor, geometry: Geometry, readouts: Given
     ) -> None:
-        """One threshold on P(b_h | b_p), in float64: probabilities of boxes underflow."""
+        """Add the ``sen_`` metrics by P(b_h | b_p), in float64 because probabilities underflow."""
         own = embeddings[: len(self.pairs.sentences)].double()
         scores = self.pairs.compare(own, geometry.entails)
         if readouts is None:
@@ -141,7 +139,7 @@ class AmbiguousRte(InterpretationTask):
             beta = readout_of(readouts, self.name, self.kind, "sen_beta")
         if beta is None:
             names = [f"sen_{metric}" for metric in METRICS]
-            self.without(result, names, "no sen_beta is given: choose one on a development set")
+            self.without(result, names, "no sen_beta is given; choose one on a development set")
             return
         result.readouts[f"{self.name}/sen_beta"] = beta
         self._score(result, "sen_", np.where(scores > beta, ENTAILMENT, NON_ENTAILMENT))

@@ -1,10 +1,10 @@
-"""The exhaustive sweep of alpha_1, alpha_2, n, beta and the intersection on ambiguous entailment.
+"""Exhaustive sweep of alpha_1, alpha_2, n, beta and the intersection on ambiguous entailment.
 
-From pairs of sentences to the ranges of P over their interpretations, block by block (GumbelCSE
-Eq. 13 and 14), and from those to macro F1.
+The ranges of P over the interpretations of sentence pairs (GumbelCSE Eq. 13 and 14) are computed
+in blocks of pairs; macro F1 is computed from the ranges.
 
-Legend: N = pairs, S = sentences, R = references, D = packed width, F = n's (prefixes of the
-references), A = allowed pairs of alphas.
+Legend: N = pairs, S = sentences, R = references, D = packed width, F = values of n (prefixes of
+the references), A = allowed pairs of alphas, X = intersections.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ Floats = NDArray[np.float32] | NDArray[np.float64]
 OF_SETS = ("empty_sets", "self_probability", "references_per_sentence")
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 MOST_EMPTY = 0.5
-"""Share of sentences without a reference above which a combination is not chosen: most pairs are
-then judged by their own two boxes, and none of those can be ``both``."""
+"""Largest share of sentences without a reference of a combination that may be chosen. Above it most
+pairs are classified by their own two boxes, which never gives ``both``."""
 
-# Pairs of a sentence and a reference that a block may keep, 12 bytes each, and numbers of its table
-# by groups.
 KEPT = 2**24
+"""Largest number of (sentence, reference) pairs in a block, 12 bytes each."""
 TABLE = 2**21
+"""Largest number of entries in a block's table by groups."""
 LARGEST_BLOCK = 256
+"""Largest number of pairs in a block."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AmbiguousSweepResult:
-    """The sweep, and what the best combination gives.
+    """The sweep and the results of its best combination.
 
     Attributes:
-        predicted: [N] classes.
+        predicted: classes of the best combination, [N].
         of_sets: ``OF_SETS`` -> share of empty U, mean P(b | b), mean |U| of distinct sentences.
         coverage: intersection -> shares of sentences without a reference above each alpha, and
-            quantiles of P(b | b), as JSON types.
-        by_alpha_1: for each alpha_1 its best combination: the readouts, ``empty_sets``, the metrics
-            of ``class_metrics`` with every pair counted once, and ``swept``, the value of the
-            sweep's metric.
+            quantiles of P(b | b), in JSON types.
+        by_alpha_1: best combination of each alpha_1: readouts, ``empty_sets``, unweighted
+            ``class_metrics``, and ``swept``, the value of the sweep's metric.
     """
 
     sweep: Sweep
@@ -74,12 +74,14 @@ def sweep(
     weights: NDArray[np.float64],
     spread: ParallelMap,
 ) -> AmbiguousSweepResult:
-    """Macro F1 of every combination, and the best of those with at most ``MOST_EMPTY`` empty sets.
+    """Return the macro F1 of every combination, and the best with few enough empty sets.
 
     Args:
-        gold: [N] classes.
-        weights: [3] of a pair of each class in the macro F1.
-        spread: runs the finder on blocks of pairs.
+        metric: name of the metric in the sweep.
+        finder: computes the ranges of blocks of pairs.
+        gold: classes, [N].
+        weights: weight of a pair of each class in the macro F1, [3].
+        spread: maps the finder over blocks of pairs.
 
     Raises:
         InvalidValue: no alpha_1 is below an alpha_2.
@@ -100,7 +102,7 @@ def sweep(
 def _applied(
     table: Sweep, finder: RangeFinder, found: list[Ranges]
 ) -> tuple[Rows, dict[str, float]]:
-    """Return the classes that the best combination gives, and ``OF_SETS``."""
+    """Return the classes predicted by the best combination, [N], and its ``OF_SETS``."""
     x, n, *alphas = table.place[:4]
     best, pair = found[x], finder.allowed.index((alphas[0], alphas[1]))
     low, high = _probabilities(best.low[n, pair]), _probabilities(best.high[n, pair])
@@ -124,7 +126,7 @@ def _by_alpha_1(
 
 
 def _collect(finder: RangeFinder, spread: ParallelMap) -> list[Ranges]:
-    """All pairs and sentences under each intersection; the blocks of all are spread together."""
+    """Return the ranges of all pairs for each intersection, from one ``spread`` over all blocks."""
     blocks = [finder.blocks(name) for name in finder.grids["intersection"]]  # type: ignore[arg-type]
     parts = iter(spread(finder, [block for some in blocks for block in some]))
     shape = (len(finder.sizes), len(finder.alphas))
@@ -151,7 +153,7 @@ def _collect(finder: RangeFinder, spread: ParallelMap) -> list[Ranges]:
 
 
 def _probabilities(logarithms: Floats) -> NDArray[np.float64]:
-    """exp in float64, so that beta is compared with distinct numbers down to 1e-323."""
+    """Return the exponentials in float64, which are distinct down to 1e-323."""
     return np.exp(logarithms.astype(np.float64))
 
 
@@ -190,7 +192,7 @@ def _table(
 
 def _coverage(found: Ranges, finder: RangeFinder) -> dict[str, Any]:
     alphas = [alpha for alpha in finder.cells.edges.tolist() if alpha >= finder.smallest_alpha]
-    dtype = found.largest.dtype.type  # as ``Cells`` rounds the alphas
+    dtype = found.largest.dtype.type  # ``Cells`` rounds the alphas to it
     uncovered = [float(np.mean(found.largest <= dtype(alpha))) for alpha in alphas]
     quantiles = np.quantile(found.own, QUANTILES).tolist()
     return {
@@ -202,7 +204,7 @@ def _coverage(found: Ranges, finder: RangeFinder) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Block:
-    """Some pairs under one intersection."""
+    """Rows of some pairs, to be compared with one intersection."""
 
     intersection: Literal["gumbel", "hard"]
     pairs: Rows
@@ -210,15 +212,15 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranges:
-    """What a block of pairs found, or all of them.
+    """Ranges of log P of a block of pairs or of all pairs.
 
     Attributes:
-        low, high: [F, A, pairs] smallest and largest log P over U_p x U_h, in the dtype of the
+        low, high: smallest and largest log P over U_p x U_h, [F, A, pairs], in the dtype of the
             embeddings.
-        sentences: the distinct ones.
-        members: [sentences, F, A] |U|.
-        largest: [sentences] largest coverage by a reference; 0 if none exceeds the smallest alpha.
-        own: [sentences] P(b | b).
+        sentences: rows of the pairs' distinct sentences.
+        members: |U|, [sentences, F, A].
+        largest: largest coverage by a reference, [sentences]; 0 if none exceeds the smallest alpha.
+        own: P(b | b), [sentences].
     """
 
     low: Floats
@@ -231,16 +233,17 @@ class Ranges:
 
 @dataclass(frozen=True, kw_only=True)
 class RangeFinder:
-    """Finds the ranges of a block of pairs for all n and all pairs of alphas at once.
+    """Callable that returns the ranges of a block of pairs for all n and all pairs of alphas.
 
-    Computed in the dtype of the embeddings: float32 moves a coverage by about 1e-6 of itself, so
-    about one reference in a million across an alpha; float64 would double the time.
+    It computes in the dtype of the embeddings. The relative error of a coverage in float32 is about
+    1e-6, which moves about one reference in a million across an alpha; float64 takes twice as long.
 
     Attributes:
-        sentences: [S, D] and references: [R, D] packed embeddings.
-        premises, hypotheses: [N] rows of ``sentences``.
-        sizes: [F] references of each n, increasing.
-        grids: of ``AXES`` and ``beta``; an empty one for ``beta`` finds it exactly.
+        boxes: geometry of the embeddings.
+        sentences, references: packed embeddings, [S, D] and [R, D].
+        premises, hypotheses: rows of ``sentences``, [N].
+        sizes: number of references of each n, [F], increasing.
+        grids: grids of ``AXES`` and ``beta``; an empty grid of ``beta`` finds the exact optimum.
     """
 
     boxes: Boxes
@@ -273,7 +276,7 @@ class RangeFinder:
         return min(alpha_1 for alpha_1, _ in self.alphas)
 
     def blocks(self, intersection: Literal["gumbel", "hard"]) -> list[Block]:
-        """All pairs, those of a premise together, so that most blocks look at it once."""
+        """Return blocks of all pairs, sorted by premise to share work on equal premises."""
         order = np.lexsort((self.hypotheses, self.premises))
         by_kept = KEPT // (2 * max(1, len(self.references)))
         by_table = TABLE // self.groups.count**2
@@ -315,14 +318,17 @@ class RangeFinder:
 
     @cached_property
     def _spans(self) -> tuple[list[int], list[int]]:
-        """First and last cell of each pair of alphas."""
+        """Return the first and the last cell of each pair of alphas, [A] each."""
         spans = [self.cells.between(*both) for both in self.alphas]
         return [span.start for span in spans], [span.stop - 1 for span in spans]
 
     def _of_sets(
         self, table: Tensor, members: Tensor, premises: Tensor, hypotheses: Tensor
     ) -> Tensor:
-        """[pairs, G, G] -> [F, A, pairs]: the minima over U_p x U_h, own boxes for empty sets."""
+        """Return the minima over U_p x U_h, [F, A, pairs], of a table by groups, [pairs, G, G].
+
+        For an empty set, the sentence's own box is used.
+        """
         first, last = self._spans
         minima = self.groups.minima(table)[..., first, last]
         empty = (members == 0).long()

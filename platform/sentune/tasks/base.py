@@ -1,4 +1,4 @@
-"""What an evaluation task is: data, protocol and metrics; and how tasks are run on a model."""
+"""Interfaces of evaluation tasks and of their models, and the evaluation of tasks on a model."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from sentune.errors import CorpusError, InvalidValue, TrialFailed
 from sentune.geometry.base import Geometry
 
 Given: TypeAlias = Mapping[str, Any] | None
-"""Readouts to apply, as chosen on a development set; None to choose them."""
+"""Readouts to apply, as chosen on a development set, or None to choose them."""
 
 ParallelMap: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
-"""As ``map``, here or over a cluster: one result for each part, in order. Work and parts can be
-pickled."""
+"""A function like ``map``, local or on a cluster: one result per part, in order. The function and
+the parts can be pickled."""
 
 
 @dataclass(kw_only=True)
 class Result:
-    """What one or more tasks found.
+    """Metrics and other results of one or more tasks.
 
     Attributes:
         metrics: ``task/metric`` -> fraction.
-        readouts: ``task/readout`` -> value that was swept or applied.
-        tables: file name -> content, JSON types: curves, counts of pairs.
-        hits: ``task/accuracy`` -> [N], how right each of N items is: 1, 0, or 1/2 for a tie.
-        scored: ``task`` -> [2, N], similarities and human scores of the N pairs of STS.
-        skipped: ``task`` or ``task/metric`` -> why it is not among the metrics.
+        readouts: ``task/readout`` -> value that was chosen or applied.
+        tables: file name -> content in JSON types, such as curves and counts of pairs.
+        hits: ``task/accuracy`` -> score of each of N items, [N]: 1, 0, or 1/2 for a tie.
+        scored: ``task`` -> similarities and human scores of the N pairs of an STS task, [2, N].
+        skipped: ``task`` or ``task/metric`` -> reason why it is not among the metrics, or why its
+            value is undefined and counts as 0.
     """
 
     metrics: dict[str, float] = field(default_factory=dict)
@@ -46,43 +47,47 @@ class Result:
     skipped: dict[str, str] = field(default_factory=dict)
 
     def update(self, other: Result) -> None:
-        """Take over everything that ``other`` found."""
+        """Add everything in ``other``, replacing equal names."""
         for name, found in vars(other).items():
             getattr(self, name).update(found)
 
 
 class Task(Protocol):
-    """Data and protocol of one evaluation."""
+    """A task that evaluates the embeddings of a list of sentences."""
 
     @property
     def name(self) -> str:
-        """First part of the names of its metrics."""
+        """Return the first part of the names of its metrics."""
 
     def sentences(self) -> list[str]:
-        """Return the S sentences whose embeddings the task needs; equal ones are encoded once."""
+        """Return the S sentences to embed; equal sentences are encoded once."""
 
     def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
-        """[S, D] packed embeddings of ``sentences()`` -> metrics.
+        """Return the metrics of embeddings.
 
-        Without ``readouts`` they are swept here, on the development set; given ones are applied.
+        Args:
+            embeddings: packed embeddings of ``sentences()``, [S, D].
+            geometry: compares the embeddings.
+            readouts: values to apply; None: choose them on this task's data, the development set.
         """
 
 
 Embed = Callable[[list[str]], Tensor]
-"""S sentences -> [S, D] packed embeddings."""
+"""Function of S sentences that returns packed embeddings, [S, D]."""
 
 Generate = Callable[[str, Sequence[str], Sequence[str] | None], list[str]]
-"""Operation, N first sentences, N second ones (None where it takes one) -> N sentences."""
+"""Function of an operation, N first sentences and N second ones (None for an operation on single
+sentences) that returns N sentences."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """What a task may ask of a model.
+    """Functions of a model that tasks use.
 
     Attributes:
-        embed: embeddings that ``geometry`` compares.
-        features: embeddings for a linear classifier on top, where they differ from ``embed``.
-        generate: carries out an operation and decodes the result; None without a decoder.
+        embed: returns embeddings that ``geometry`` compares.
+        features: returns features for a linear classifier, if they differ from ``embed``'s.
+        generate: applies an operation and decodes the result; None without a decoder.
     """
 
     embed: Embed
@@ -93,34 +98,38 @@ class Model:
 
 @runtime_checkable
 class ModelTask(Protocol):
-    """A task that asks the model itself, not for the embeddings of a list of sentences."""
+    """A task that calls the model itself, instead of taking the embeddings of its sentences."""
 
     @property
     def name(self) -> str:
-        """First part of the names of its metrics."""
+        """Return the first part of the names of its metrics."""
 
     def run(self, model: Model, readouts: Given = None) -> Result:
-        """Metrics; what the model cannot do is among the skipped, with the reason."""
+        """Return the metrics of a model, and as ``skipped`` what it cannot do."""
 
 
 def readout_of(readouts: Mapping[str, Any], task: str, kind: str, name: str) -> Any | None:
-    """Return the value for a task's readout: its own, else that of the first task of its kind.
+    """Return a task's readout: its own, else that of the first task of its kind, else None.
 
-    ``rte-sick`` reads ``rte-sick/threshold``, or the ``rte/threshold`` that was tuned on SNLI dev
-    (as GumbelCSE section 4.2 does). None if neither is there.
+    The task ``rte-sick`` uses ``rte-sick/threshold`` or else ``rte/threshold``, which was chosen on
+    SNLI dev (as in GumbelCSE section 4.2).
     """
     own = readouts.get(f"{task}/{name}")
     return own if own is not None else readouts.get(f"{kind}/{name}")
 
 
 def free_name(names: Sequence[str], taken: Collection[str]) -> str:
-    """Return the first of the names that is not taken, else the last of them with a number."""
+    """Return the first name that is not taken, else the last name with a number."""
     numbered = (f"{names[-1]}-{number}" for number in count(2))
     return next(name for name in chain(names, numbered) if name not in taken)
 
 
 def require(corpus: Corpus, kind: Kind, task: str) -> None:
-    """Raise a CorpusError where the corpus is not of the kind that a task needs."""
+    """Check that a corpus is of the kind that a task needs.
+
+    Raises:
+        CorpusError: it is of another kind.
+    """
     if corpus.kind is not kind:
         raise CorpusError(corpus.spec, f"{task} needs {kind.value}, not {corpus.kind.value}")
 
@@ -137,14 +146,14 @@ def evaluate(
     """Return metrics, readouts and tables of all tasks.
 
     Args:
-        tasks: with distinct names.
-        embed: called once for all tasks that compare embeddings.
-        readouts: None to sweep them (development set), or the values to apply (test set).
+        tasks: tasks with distinct names.
+        embed: called once with the distinct sentences of all tasks that compare embeddings.
+        readouts: values to apply (test set), or None to choose them (development set).
         features, generate: as in ``sentune.tasks.base.Model``.
 
     Raises:
-        TrialFailed: an embedding is not finite; the message shows a sentence.
-        InvalidValue: a task returns something else than a ``Result``.
+        TrialFailed: an embedding is not finite; the message has the sentence.
+        InvalidValue: a task does not return a ``Result``.
     """
     model = Model(embed=embed, geometry=geometry, features=features, generate=generate)
     needs = {t.name: t.sentences() for t in tasks if not isinstance(t, ModelTask)}
@@ -162,14 +171,18 @@ def evaluate(
                 found = task.evaluate(embeddings[chosen], geometry, readouts)
             if not isinstance(found, Result):
                 raise InvalidValue(f"task {task.name}", found, "let it return sentune.tasks.Result")
-            for values in (found.metrics, found.readouts):  # numbers of torch and numpy, too
+            for values in (found.metrics, found.readouts):  # may have scalars of torch and numpy
                 values.update({n: v.item() for n, v in values.items() if hasattr(v, "item")})
             result.update(found)
     return result
 
 
 def finite(embeddings: Tensor, sentences: Sequence[str]) -> Tensor:
-    """Return the embeddings as they are; a ``TrialFailed`` with a sentence if one is not finite."""
+    """Return the embeddings unchanged if all are finite.
+
+    Raises:
+        TrialFailed: an embedding is not finite; the message has the first such sentence.
+    """
     bad = (~torch.isfinite(embeddings).all(dim=1)).nonzero().flatten().tolist()
     if bad:
         raise TrialFailed(

@@ -1,4 +1,4 @@
-"""Which tasks a corpus can pose, and what they are called."""
+"""Selection and names of the tasks that corpora are evaluated by."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sentune.tasks.sts import Sts
 from sentune.tasks.transfer import FOLDS, TRANSFER, Transfer, TransferRelatedness
 
 TRAINING = "train"
-"""Task of the metrics of the training itself."""
+"""First part of the names of the training's own metrics."""
 
 
 def tasks_for(
@@ -40,23 +40,25 @@ def tasks_for(
     spread: ParallelMap = map,
     dev: Sequence[Corpus] = (),
 ) -> list[Task | ModelTask]:
-    """Every task that the corpora can pose, named apart.
+    """Return all tasks of the corpora, with distinct names.
 
-    Labelled pairs pose ``rte`` where both classes occur and ``direction`` where a pair entails
-    one way; ``POSES`` has the task of each other kind, operations are all one task, and a corpus of
-    SentEval names its own. Of several corpora of a kind the first keeps the bare name and the next
-    ones add their format: ``rte``, ``rte-sick``, ``rte-sick-2``. A year of STS is called by its
-    year: ``sts12``. A corpus that was given for one task poses that alone.
+    Labelled pairs have the task ``rte`` if both classes occur, and ``direction`` if a pair entails
+    in one direction only. ``POSES`` has the task of each other kind. All operations are one task,
+    and a corpus of SentEval names its own. A corpus that was given for a task has that task alone.
+
+    The first task of a kind has the bare name, the others add the format of their corpus: ``rte``,
+    ``rte-sick``, ``rte-sick-2``. Years of STS have the year in their name: ``sts12``.
 
     Args:
-        references: sentences that interpretations are taken against; without them the tasks judge
-            whole sentences alone.
-        grids: of readouts, where they differ from the tasks' own.
-        spread: how the parts of a large task are worked on.
-        dev: corpora whose tasks give theirs to those of the same kind, format and year.
+        references: reference sentences of interpretations; without them, tasks compare whole
+            sentences only.
+        grids: grids of readouts instead of the tasks' defaults.
+        spread: maps over the parts of a large task, locally or on a cluster.
+        dev: development corpora; a task with the kind, format and year of one of theirs has its
+            name.
 
     Raises:
-        CorpusError: a corpus poses no task.
+        CorpusError: a corpus has no task.
     """
     wanted, known = (
         [(kind, one) for one in some for kind in _posed(one)] for some in (corpora, dev)
@@ -74,16 +76,18 @@ def make_tasks(
     folds: int = FOLDS,
     dev: Sequence[tuple[str, Corpus]] = (),
 ) -> list[Task | ModelTask]:
-    """Return the tasks asked for as (kind, corpus), named apart as ``tasks_for`` does; see there.
+    """Return tasks of given kinds, named as ``tasks_for`` does.
 
     Args:
-        dev: likewise.
+        wanted: kind of task and corpus of each task.
         exclude: pairs that ``direction`` leaves out.
-        folds: of transfer tasks.
+        references, grids, spread: as in ``tasks_for``.
+        folds: folds of transfer tasks.
+        dev: kind of task and corpus of the development tasks, see ``tasks_for``.
 
     Raises:
         InvalidValue: there is no such kind of task.
-        CorpusError: the corpus cannot pose the task.
+        CorpusError: a corpus does not suit its task.
     """
     makers: dict[str, Any] = {
         "rte": Rte,
@@ -104,7 +108,7 @@ def make_tasks(
         maker: Any = makers[kind] if kind in TASKS else find_own(kind)
         task = maker(corpus, name)
         if not hasattr(task, "name"):
-            fix = "let the __init__ of its class set self.name to the name that it is given"
+            fix = "let the __init__ of its class set self.name to its argument name"
             raise InvalidValue("task", name, fix)
         made.append(task)
     return made
@@ -113,7 +117,7 @@ def make_tasks(
 def _names(
     wanted: Sequence[tuple[str, Corpus]], dev: Sequence[tuple[str, Corpus]] = ()
 ) -> list[str]:
-    """Return the names of tasks; one that ``dev`` has, too, is called as it is called there."""
+    """Return the names of tasks; a task that is also in ``dev`` has the same name as there."""
     known = list(zip(_names(dev), dev, strict=True)) if dev else []
     named: dict[int, str] = {}
     for place, one in enumerate(wanted):
@@ -127,8 +131,7 @@ def _names(
 
 
 def _choices(kind: str, corpus: Corpus) -> list[str]:
-    """Return the names that a task may have: the year's of STS, else its kind alone or with the
-    format."""
+    """Return candidate names of a task: STS with its year, else its kind, bare or with format."""
     if kind == "sts" and (year := re.search(r"^sts:[^?]*20(\d\d)", corpus.spec)):
         return [f"sts{year[1]}"]
     name = kind if kind in TASKS else find_own(kind).kind
@@ -136,10 +139,10 @@ def _choices(kind: str, corpus: Corpus) -> list[str]:
 
 
 def check_posed(option: str, metrics: Sequence[str], dev: Sequence[Corpus]) -> None:
-    """Check that development corpora pose the tasks of an option's metrics.
+    """Check that an option's metrics are of the tasks of the development corpora.
 
     Raises:
-        InvalidValue: a metric is of none of them; says which ones they pose.
+        InvalidValue: a metric is of no such task; the message lists the tasks.
     """
     if not metrics:
         return
@@ -156,10 +159,10 @@ def check_posed(option: str, metrics: Sequence[str], dev: Sequence[Corpus]) -> N
 
 
 def kind_of(task: str, option: str = "task") -> Kind:
-    """Return the kind of corpus that a task reads, one of the package or of a user's own.
+    """Return the kind of corpus that a built-in or a user's task reads.
 
     Raises:
-        InvalidValue: there is no such task; names the option that it was given to.
+        InvalidValue: there is no such task; the message names ``option``.
     """
     if task in TASKS:
         return TASKS[task]
@@ -168,7 +171,7 @@ def kind_of(task: str, option: str = "task") -> Kind:
 
 
 def task_and_corpus(text: str) -> tuple[str, str]:
-    """Return the parts of ``TASK=FORMAT:PATH``; of ``FORMAT:PATH`` the first is empty."""
+    """Return task and corpus of ``TASK=FORMAT:PATH``; the task of ``FORMAT:PATH`` is empty."""
     found = re.fullmatch(r"([\w.-]+(?::\w+)?)=([\w-]+:.+)", text, re.DOTALL)
     if found is None or (":" in found[1] and found[1].partition(":")[0] in FORMATS):
         return "", text
@@ -176,14 +179,14 @@ def task_and_corpus(text: str) -> tuple[str, str]:
 
 
 def read_judged(text: str, *, prefer: Kind | None = None) -> Corpus:
-    """Read a corpus to judge on, ``FORMAT:PATH``, or ``TASK=FORMAT:PATH`` for that task alone.
+    """Read an evaluation corpus, ``FORMAT:PATH``, or ``TASK=FORMAT:PATH`` for that task alone.
 
     Args:
-        prefer: as of ``read_pairs``, where no task is named.
+        prefer: as in ``read_pairs``, if no task is named.
 
     Raises:
-        InvalidValue: there is no such task, or the format has not what is needed.
-        CorpusError: as of ``read``.
+        InvalidValue: there is no such task, or the format cannot provide its kind of corpus.
+        CorpusError: as in ``read``.
     """
     task, spec = task_and_corpus(text)
     if not task:
@@ -193,17 +196,17 @@ def read_judged(text: str, *, prefer: Kind | None = None) -> Corpus:
 
 
 LEFT_OUT = "left_out_test"
-"""Count of the rows of a test split that a study does not select on."""
+"""Name of the count of test rows that are left out of a development corpus."""
 
 
 def read_selected(text: str, *, prefer: Kind | None = None) -> Corpus:
-    """Read a corpus to select on, as ``read_judged`` does, without the rows of its test split.
+    """Read a development corpus, as ``read_judged`` does, without the rows of its test split.
 
     The fingerprint is that of all rows.
 
     Raises:
-        InvalidValue: as of ``read_judged``.
-        CorpusError: likewise, or the pairs do not say which of them are of the test split.
+        InvalidValue: as in ``read_judged``.
+        CorpusError: as in ``read_judged``, or the corpus has test rows that are not marked.
     """
     corpus = read_judged(text, prefer=prefer)
     if marked := corpus.counts.get("of_test_split"):
@@ -216,33 +219,34 @@ def read_selected(text: str, *, prefer: Kind | None = None) -> Corpus:
 
 
 def judged_rows(corpus: Corpus) -> Corpus:
-    """Return the rows of a test corpus that are judged: of its test split, where it has one."""
+    """Return the corpus with the rows of its test split, or all rows if it has no test split."""
     if not _in_test_split(corpus):
         return corpus
     return replace(corpus, table=corpus.table.filter(pc.equal(corpus.table["split"], "test")))
 
 
 def _in_test_split(corpus: Corpus) -> int:
+    """Return the number of rows of the test split."""
     if "split" not in corpus.table.column_names:
         return 0
     return int(pc.sum(pc.equal(corpus.table["split"], "test")).as_py() or 0)
 
 
 def with_prior(corpora: Sequence[Corpus], prior: str) -> tuple[Corpus, ...]:
-    """Return development corpora, those of several labels with a prior of their classes.
+    """Return the development corpora, with a prior of the classes for those of several labels.
 
     Raises:
-        InvalidValue: none has several labels, or no pairs that the prior can weight.
+        InvalidValue: no corpus has several labels.
     """
     several = Kind.SEVERAL_LABELS
     if all(corpus.kind is not several for corpus in corpora):
-        fix = "give --dev pairs of several labels, which it weights, such as snli:TRAIN?votes=2"
+        fix = "it needs --dev pairs of several labels, such as snli:TRAIN?votes=2"
         raise InvalidValue("--prior", prior, fix)
     return tuple(replace(c, prior=prior) if c.kind is several else c for c in corpora)
 
 
 def of_task(spec: str, kind: str) -> str:
-    """Return the corpus as the task reads it: a folder of SentEval holds the files of several."""
+    """Return a corpus with ``task=KIND`` if it is a SentEval folder, which has several tasks."""
     if kind not in TRANSFER or not spec.startswith("senteval:") or "task=" in spec:
         return spec
     return f"{spec}{'&' if '?' in spec else '?'}task={kind}"
@@ -257,17 +261,17 @@ def _posed(corpus: Corpus) -> list[str]:
         return [_named_transfer(corpus)]
     if corpus.kind is not Kind.LABELLED_PAIRS:
         fix = "give pairs, operations, queries, or a corpus of SentEval"
-        raise CorpusError(corpus.spec, f"{corpus.kind.value} pose no task; {fix}")
+        raise CorpusError(corpus.spec, f"{corpus.kind.value} have no task; {fix}")
     entails = np.array([label == "entailment" for label in corpus.table["label"].to_pylist()])
     kinds = ["rte"] if entails.any() and not entails.all() else []
     kinds += ["direction"] if entailment_pairs(corpus) else []
     if not kinds:
-        raise CorpusError(corpus.spec, "no pair is labelled entailment, so there is no task in it")
+        raise CorpusError(corpus.spec, "no pair is labelled entailment, so it has no task")
     return kinds
 
 
 def _named_transfer(corpus: Corpus) -> str:
-    """Return the task that a corpus of SentEval names in its specification."""
+    """Return the task that is named in the specification of a SentEval corpus."""
     found = re.search(r"[?&]task=([a-z0-9-]+)", corpus.spec)
     if found is None or TRANSFER.get(found[1]) is not corpus.kind:
         fix = f"name its task: senteval:FOLDER?task=NAME with NAME one of {', '.join(TRANSFER)}"

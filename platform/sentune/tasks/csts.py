@@ -1,4 +1,4 @@
-"""Conditional semantic textual similarity: how alike two sentences are under a condition.
+"""Conditional semantic textual similarity (C-STS): similarity of two sentences under a condition.
 
 Deshpande et al. (2023); GumbelCSE section 4.5. Legend: N = pairs, D = packed width.
 """
@@ -21,25 +21,23 @@ from sentune.tasks.references import InterpretationTask, References
 from sentune.tasks.sts import METRICS, add_correlations
 
 Floats = NDArray[np.float64]
-SAME = "all similarities are the same, so nothing is ranked: counted as 0"
+SAME = "all similarities are the same: the undefined correlation counts as 0"
 
 
 class Csts(InterpretationTask):
-    """Scored pairs of sentences, each under a condition.
+    """Scored pairs of sentences with a condition each.
 
     Metrics: ``spearman`` and ``pearson`` with the condition (the papers' "-con"), ``sen_spearman``
     and ``sen_pearson`` without it ("-sen"). With the condition
 
     - boxes compare the interpretations b'_1 and b'_2 that are most similar to the condition
-      (Eq. 15, 16). A sentence without an interpretation is its own box; of equally similar ones
-      the first reference is taken;
+      (Eq. 15, 16), of equally similar ones that of the first reference. The own box replaces the
+      interpretation of a sentence that has none. Without references these metrics are skipped;
     - other geometries compare the sentences "s_1 [SEP] c" and "s_2 [SEP] c" (bi-encoder).
 
-    Readouts, of boxes only: ``intersection``, ``references``, ``alpha_1``, ``alpha_2``, those with
-    the best Spearman correlation. Alphas of ambiguous entailment are not taken. A correlation is
-    undefined where all similarities are the same: it counts as 0 and is among the skipped.
-
-    Without references there is no metric with the condition for boxes.
+    Readouts, for boxes only: ``intersection``, ``references``, ``alpha_1`` and ``alpha_2`` with the
+    best Spearman correlation. The alphas of ambiguous entailment are not used. If all similarities
+    are the same, a correlation is undefined: it counts as 0 and is among the skipped.
 
     Raises:
         CorpusError: the corpus has no conditioned pairs, or they all have the same score.
@@ -70,7 +68,7 @@ class Csts(InterpretationTask):
         super().__init__(name, parts, references, grids)
 
     def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
-        """Without readouts they are swept; a missing one leaves out what needs it."""
+        """Return the metrics; those that need a readout missing in ``readouts`` are skipped."""
         result = Result(tables={f"{self.name}/counts.json": {"pairs": len(self.pairs)}})
         self._correlate(result, "sen_", self._compare(self.pairs, embeddings, geometry))
         if isinstance(geometry, Boxes):
@@ -102,7 +100,7 @@ class Csts(InterpretationTask):
         return result
 
     def _compare(self, pairs: Pairs, embeddings: Tensor, geometry: Geometry) -> Floats:
-        """[N], in float64: similarities of boxes underflow."""
+        """Return the pairs' similarities, [N], in float64 because those of boxes underflow."""
         rows = self.rows(pairs.sentences, embeddings)
         return pairs.compare(embeddings[rows].double(), symmetric_similarity(geometry))
 

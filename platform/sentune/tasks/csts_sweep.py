@@ -1,8 +1,8 @@
-"""Interpretations of sentences under conditions, and the sweep of their readouts.
+"""Sweep of the readouts of interpretations under conditions (GumbelCSE Eq. 15).
 
-GumbelCSE Eq. 15. A reference is in a cell by its coverage of the sentence, and in a prefix by the
-smallest n that contains it. The best reference of each cell and prefix is kept, so that each
-(alpha_1, alpha_2, n) is a maximum over a block of cells and prefixes: one pass serves them all.
+A reference belongs to a cell by its coverage of the sentence, and to a prefix by the smallest n
+that contains it. The best reference of each cell and prefix is stored, so the best one for each
+(alpha_1, alpha_2, n) is a maximum over a block of cells and prefixes, after one pass over the data.
 
 Legend: N = pairs, V = views, that is distinct (sentence, condition), U = distinct sentences,
 C = cells, P = prefixes, K = combinations of alphas and n, R = references, D = packed width.
@@ -47,17 +47,18 @@ def sweep(
     views: Views,
     scores: Floats,
 ) -> tuple[Sweep, Floats, dict[str, Any]]:
-    """Spearman correlation of every combination with alpha_1 below alpha_2, and the best of them.
+    """Return the Spearman correlation of every combination with alpha_1 below alpha_2.
 
     Args:
-        grids: of ``AXES``; those of ``references`` increasing.
+        metric: name of the metric in the sweep.
+        grids: grids of ``AXES``; that of ``references`` is increasing.
         boxes, embeddings, references, sizes, views: as in ``choices``.
-        scores: [N].
+        scores: human scores, [N].
 
     Returns:
-        The sweep, and what its best combination gave: [N] similarities, and counts of distinct
-        sentences and of references, the mean number of interpretations of a sentence, and the share
-        of sentences that have none.
+        The sweep; the similarities of its best combination, [N]; and its counts: distinct
+        sentences, references, mean number of interpretations of a sentence, and share of sentences
+        without an interpretation.
 
     Raises:
         InvalidValue: no alpha_1 is below an alpha_2.
@@ -96,8 +97,9 @@ class Views:
     """The distinct (sentence, condition) of N conditioned pairs, as rows of embeddings.
 
     Attributes:
-        sentence, condition: [V] rows, ordered by sentence.
-        of: [2, N] the views of the first and of the second sentences.
+        first, second: rows of the pairs' sentences, [N].
+        sentence, condition: rows of the views, [V], sorted by sentence.
+        of: views of the first and second sentences, [2, N].
     """
 
     def __init__(self, first: Integers, second: Integers, conditions: Integers) -> None:
@@ -112,9 +114,9 @@ class Choices:
     """The best reference of each view by cell and prefix.
 
     Attributes:
-        log_similarity: [V, C, P] of the overlap to the condition; -inf where there is none.
-        rows: [V, C, P] the reference; -1 where there is none.
-        kept: [U, C, P] how many references of a sentence there are.
+        log_similarity: log similarity of its overlap to the condition, [V, C, P]; -inf without one.
+        rows: row of the reference, [V, C, P]; -1 without one.
+        kept: number of references of a sentence, [U, C, P].
     """
 
     log_similarity: Floats
@@ -122,9 +124,9 @@ class Choices:
     kept: Integers
 
     def of(self, cells: slice, prefix: int) -> Integers:
-        """[V]: the best reference in a block of cells and up to a prefix, the first of equal ones.
+        """Return each view's best reference in a block of cells up to a prefix, [V].
 
-        -1 where there is none.
+        Of equal references it is the first one; -1 if there is none.
         """
         values, rows = (
             table[:, cells, : prefix + 1].reshape(len(table), -1)
@@ -135,7 +137,7 @@ class Choices:
         return np.where(tied.any(axis=1), first, -1)
 
     def interpretations(self, cells: slice, prefix: int) -> Integers:
-        """[U]: how many interpretations each sentence has there."""
+        """Return each sentence's number of interpretations in a block of cells, [U]."""
         counts: Integers = self.kept[:, cells, : prefix + 1].sum(axis=(1, 2))
         return counts
 
@@ -148,12 +150,12 @@ def choices(
     cells: Cells,
     sizes: Sequence[int],
 ) -> Choices:
-    """One pass over the references of each sentence.
+    """Return the best references by cell and prefix, from one pass over those of each sentence.
 
     Args:
-        embeddings: [*, D] that the views' rows point into.
-        references: [R, D], in the order of their drawing.
-        sizes: [P] how many references each n has, increasing, the last one R.
+        embeddings: packed embeddings that the views' rows index, [*, D].
+        references: packed embeddings in the order in which they were drawn, [R, D].
+        sizes: number of references of each n, [P], increasing, the last one R.
     """
     sentences, starts = np.unique(views.sentence, return_index=True)
     conditions = np.split(views.condition, starts[1:])  # of each sentence
@@ -177,9 +179,12 @@ def choices(
 def similarities(
     boxes: Boxes, embeddings: Tensor, references: Tensor, views: Views, chosen: Integers
 ) -> Floats:
-    """[K, V] chosen references (-1: the sentence's own box) -> [K, N] similarities (Eq. 16).
+    """Return the similarities of pairs for each combination (Eq. 16), [K, N].
 
-    Many combinations choose alike; each distinct choice of a pair is compared once.
+    Each distinct choice of references of a pair is compared once.
+
+    Args:
+        chosen: each view's reference, [K, V]; -1: the sentence's own box.
     """
     width = len(references) + 1
     pair = np.arange(len(views.first)) * width
@@ -200,7 +205,7 @@ def similarities(
         part = slice(start, start + CHUNK)
         one = interpretations(views.first[pairs[part]], first[part] - 1)
         other = interpretations(views.second[pairs[part]], distinct[part] % width - 1)
-        # rounded, so that pairs of the same boxes stay a tie of the ranking
+        # rounded, so that pairs of equal boxes are tied in the ranking
         logarithms = log_similarity(boxes, one, other).round(decimals=DECIMALS)
         parts.append(logarithms.exp().cpu().numpy())
     return np.concatenate(parts)[inverse].reshape(keys.shape)

@@ -2,11 +2,11 @@
 
 GaussCSE section 3.1, GumbelCSE section 4.3.
 
-LENGTH says that the longer sentence entails the shorter one. The papers do not say how they count.
-Counted in characters, the share of strictly longer premises is 92.3 % on SNLI dev and 68.8 % on
-SICK's train and trial pairs, next to the papers' 92.6 % and 69.1 % on the test sets; in words it is
-89.9 % and 61.6 %. So a length is a number of characters. Ties count half here; on SNLI dev they are
-1.0 % of the pairs: 92.3 % if they count as wrong, 92.8 % half, 93.3 % as right.
+The baseline LENGTH predicts that the longer sentence entails the shorter one. The papers do not
+define the length. By characters, the share of strictly longer premises is 92.3 % on SNLI dev and
+68.8 % on SICK's train and trial pairs, close to the papers' 92.6 % and 69.1 % on the test sets; by
+words it is 89.9 % and 61.6 %. So the length is the number of characters here. Ties count half; on
+SNLI dev they are 1.0 % of the pairs: 92.3 % if they count as wrong, 92.8 % half, 93.3 % as right.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ SYMMETRIC = "the geometry is symmetric: both directions of a pair have the same 
 
 
 def entailment_pairs(corpus: Corpus, exclude: Exclude = "both-ways") -> list[tuple[str, str]]:
-    """(entailing, entailed) sentences of labelled pairs, or of triplets' anchors and positives.
+    """Return (entailing, entailed) sentences of labelled pairs or triplets (anchor, positive).
 
-    SICK labels both directions of a pair. The papers' rules for it differ:
+    Args:
+        exclude: for corpora that label both directions of a pair (SICK), ``both-ways`` leaves out
+            pairs that entail each other (GumbelCSE section 4.3); ``none`` keeps every pair labelled
+            entailment (GaussCSE section 3.1).
 
-    - ``both-ways``: pairs that entail each other are left out (GumbelCSE section 4.3);
-    - ``none``: every pair labelled entailment stays (the text of GaussCSE section 3.1).
-
-    A corpus that labels one direction only has nothing to leave out.
+    Raises:
+        InvalidValue: ``exclude`` has another value.
+        CorpusError: the corpus has neither labelled pairs nor triplets.
     """
     if exclude not in get_args(Exclude):
         raise InvalidValue("exclude", exclude, f"choose one of {', '.join(get_args(Exclude))}")
@@ -44,7 +46,7 @@ def entailment_pairs(corpus: Corpus, exclude: Exclude = "both-ways") -> list[tup
     if corpus.kind is Kind.TRIPLETS:
         return list(zip(columns["anchor"], columns["positive"], strict=True))
     if corpus.kind is not Kind.LABELLED_PAIRS:
-        reason = f"{corpus.kind.value} do not say which pairs are entailments"
+        reason = f"{corpus.kind.value} do not label entailments"
         raise CorpusError(corpus.spec, reason)
     names = ("premise", "hypothesis", "label", "reverse_label")
     return [
@@ -55,16 +57,16 @@ def entailment_pairs(corpus: Corpus, exclude: Exclude = "both-ways") -> list[tup
 
 
 class DirectionTask:
-    """Direction of entailment on pairs labelled entailment. Ties of a rule count half.
+    """Direction of entailment of pairs labelled entailment; ties count half.
 
-    Metrics: ``by_similarity`` (the papers' sim), ``by_extent`` (GaussCSE's var; log-volume of
-    boxes), ``accuracy`` by the rule that the readout names, and that accuracy over the pairs whose
-    hypothesis is ``longer``, ``equal``, ``shorter`` or ``not_shorter`` in characters, where there
-    are such pairs; the baselines ``length`` and ``length_words``. Readout: ``by``, the better rule
-    on the development set ("similarity" where both are as good).
+    Metrics: ``by_similarity`` (the papers' sim) and ``by_extent`` (GaussCSE's var; log-volume of
+    boxes); ``accuracy`` of the rule that the readout names; that accuracy over the pairs with a
+    hypothesis that is ``longer``, ``equal``, ``shorter`` or ``not_shorter`` in characters, if there
+    are any; and the baselines ``length`` and ``length_words``. Readout: ``by``, the better rule on
+    the development set ("similarity" if both are equal).
 
     Raises:
-        CorpusError: the corpus has no labelled pairs, or none that has a direction.
+        CorpusError: the corpus has no labelled pairs, or no pair that entails in one direction.
     """
 
     kind = "direction"
@@ -73,7 +75,7 @@ class DirectionTask:
         require(corpus, Kind.LABELLED_PAIRS, name)
         chosen = entailment_pairs(corpus, exclude)
         if not chosen:
-            raise CorpusError(corpus.spec, f"{name} needs entailments in one direction; none here")
+            raise CorpusError(corpus.spec, f"{name} needs entailments in one direction; found none")
         self.name, self.exclude = name, exclude
         self.pairs = Pairs(*(tuple(side) for side in zip(*chosen, strict=True)))
         surpluses = surplus(self.pairs, characters)
@@ -85,18 +87,18 @@ class DirectionTask:
         }
 
     def sentences(self) -> list[str]:
-        """Distinct sentences of the entailing pairs."""
+        """Return the distinct sentences of the entailing pairs."""
         return list(self.pairs.sentences)
 
     def rules(self) -> dict[str, NDArray[np.float64]]:
-        """Return ``task/rule`` -> [N], how right LENGTH is on each pair; ties count half."""
+        """Return ``task/rule`` -> hits of the LENGTH baselines, [N]; ties count half."""
         return {
             f"{self.name}/length": half_ties(surplus(self.pairs, characters)),
             f"{self.name}/length_words": half_ties(surplus(self.pairs, words)),
         }
 
     def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
-        """A symmetric geometry has no direction: it gets a reason instead of metrics."""
+        """Return the metrics; a symmetric geometry, which has no direction, skips them all."""
         if geometry.symmetric:
             return Result(skipped={self.name: SYMMETRIC})
         right = {
@@ -119,7 +121,7 @@ class DirectionTask:
         return Result(metrics=metrics, hits=hits, readouts=readouts, tables=tables)
 
     def _rule(self, right: Mapping[str, NDArray[np.float64]], readouts: Given) -> str:
-        """The better rule where it is to be chosen, else the given one, else the papers' own."""
+        """Return the given rule, without readouts the better one, else the papers' (similarity)."""
         if readouts is None:
             return max(right, key=lambda rule: float(right[rule].mean()))
         by = readout_of(readouts, self.name, self.kind, "by") or "similarity"
@@ -129,17 +131,17 @@ class DirectionTask:
 
 
 def characters(sentence: str) -> int:
-    """Number of characters, without white space at the ends."""
+    """Return the number of characters without leading and trailing white space."""
     return len(sentence.strip())
 
 
 def words(sentence: str) -> int:
-    """Number of words: what white space separates."""
+    """Return the number of words separated by white space."""
     return len(sentence.split())
 
 
 def surplus(pairs: Pairs, length: Callable[[str], int] = characters) -> NDArray[np.float64]:
-    """[N]: by how much the first sentence of each pair is longer than the second."""
+    """Return the length of each pair's first sentence minus that of the second, [N]."""
     sides = zip(pairs.first, pairs.second, strict=True)
     return np.array([length(a) - length(b) for a, b in sides], dtype=np.float64)
 
@@ -150,22 +152,23 @@ def bag_of_words_direction(
     *,
     seed: int = 0,
 ) -> NDArray[np.float64]:
-    """[N]: how right a logistic regression on the difference of two sentences' word counts is.
+    """Return the hits of a logistic regression on the difference of word counts, [N].
 
-    Half of the training pairs are turned round at random, so that both classes occur; without an
-    intercept the decision changes sign with the pair's order. A test pair none of whose differing
-    words was seen in training is a tie and counts half.
+    Half of the training pairs are reversed at random, so that both classes occur. There is no
+    intercept, so the decision changes sign with the order of the pair. A test pair whose differing
+    words were all unseen in training is a tie and counts half.
 
     Args:
         train_pairs, test_pairs: (entailing, entailed) sentences.
+        seed: seed of the reversal.
 
     Raises:
-        InvalidValue: fewer than two training pairs, or no test pair.
+        InvalidValue: there are fewer than two training pairs or no test pairs.
     """
     if len(train_pairs) < 2 or not test_pairs:
         sizes = f"{len(train_pairs)} for training, {len(test_pairs)} for testing"
         raise InvalidValue("pairs", sizes, "give at least two to train on and one to test on")
-    # they take seconds to import
+    # imported here because scikit-learn takes seconds to import
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
 

@@ -1,4 +1,4 @@
-"""Generation: what a model makes of sentences by operations on their embeddings.
+"""Generation: sentences that a model decodes from operations on embeddings.
 
 InterSent section 3.4 and Table 1. Legend: N = items of an operation.
 """
@@ -19,17 +19,21 @@ from sentune.tasks.base import Given, Model, Result, free_name, require
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 EXAMPLES = 8
-"""Rows of each operation in ``generation/examples.json``, the first of the corpus."""
+"""Number of items of each operation in ``generation/examples.json``, the first of the corpus."""
 
 INTERPRETED = ("fusion", "difference", "compression")
-"""The operations of the mean: Table 1 has no reconstruction."""
+"""Operations that the means are over; Table 1 has no reconstruction."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Items:
-    """The N items of one operation in one corpus; ``seconds`` is None where it takes one sentence.
+    """The N items of one operation in one corpus.
 
-    ``name`` is that of its metrics: the operation, or ``compression-gigaword`` in a second corpus.
+    Attributes:
+        name: first part of the metrics' names: the operation, or ``compression-gigaword`` for a
+            second corpus.
+        seconds: second sentences; None for an operation on single sentences.
+        targets: reference texts.
     """
 
     name: str
@@ -40,13 +44,13 @@ class Items:
 
     @property
     def inputs(self) -> list[str]:
-        """What copying the input gives: both sentences for a fusion, the first one otherwise."""
+        """Return the copied inputs: both sentences for a fusion, the first one otherwise."""
         if self.operation != "fusion" or self.seconds is None:
             return self.firsts
         return [f"{a} {b}" for a, b in zip(self.firsts, self.seconds, strict=True)]
 
     def examples(self, generated: Sequence[str], rouge1: Sequence[float]) -> list[dict[str, Any]]:
-        """Return the first items with what the model made of them."""
+        """Return the first items with the generated texts and their ROUGE-1."""
         seconds: Sequence[str | None] = self.seconds or [None] * len(self.firsts)
         columns = zip(self.firsts, seconds, self.targets, generated, rouge1, strict=True)
         names = ("first", "second", "target", "generated", "rouge1")
@@ -57,19 +61,18 @@ class Items:
 class Generation:
     """ROUGE of the sentences that a model decodes, for each operation of each corpus.
 
-    Metrics, each the mean over items of an F-measure without stemmer (see ``f_measures``):
-    ``OPERATION/rouge1``, ``/rouge2`` and ``/rougeL``. Of several corpora with an operation the
-    first has the bare name, the next ones add their format: ``compression-gigaword``, then
-    ``compression-gigaword-2``. ``generation/rouge1`` and so on are the plain means over all of
-    these but reconstruction, which are the averages of InterSent's Tables 1, 5 and 8.
+    Metrics: ``OPERATION/rouge1``, ``/rouge2`` and ``/rougeL``, the mean F-measures over items (see
+    ``f_measures``). Further corpora with the same operation add their format to the name:
+    ``compression-gigaword``, then ``compression-gigaword-2``. ``generation/rouge1`` and so on are
+    the unweighted means over all of these except reconstruction, as in InterSent's Tables 1, 5, 8.
 
     Args:
-        corpora: of operations.
-        name: of the means.
+        corpora: corpora of operations.
+        name: first part of the names of the means.
 
     Raises:
-        CorpusError: a corpus is not of operations.
-        InvalidValue: no corpora.
+        CorpusError: a corpus is of another kind.
+        InvalidValue: no corpus is given.
     """
 
     kind = "generation"
@@ -83,7 +86,11 @@ class Generation:
             self.items += _items(corpus, {items.name for items in self.items})
 
     def run(self, model: Model, readouts: Given = None) -> Result:
-        """Generates and scores; there is no readout. All is skipped for a model that cannot."""
+        """Generate and return the scores, all skipped without a decoder; there is no readout.
+
+        Raises:
+            TrialFailed: the model returns another number of sentences.
+        """
         if model.generate is None:
             names = (self.name, *(items.name for items in self.items))
             return Result(skipped=dict.fromkeys(names, "the model has no decoder"))
@@ -104,10 +111,10 @@ class Generation:
         return found
 
     def baselines(self) -> dict[str, float]:
-        """``OPERATION/copy_rouge1`` and so on: the scores of the input given back as it is.
+        """Return the scores of copying the input, ``OPERATION/copy_rouge1`` and so on.
 
-        Without the operations whose every input is its target; ``generation/copy_rouge1`` is the
-        mean over the others.
+        Operations whose inputs all equal their targets are left out, also from the mean
+        ``generation/copy_rouge1``.
         """
         told = [items for items in self.items if items.inputs != items.targets]
         found: dict[str, float] = {}
@@ -126,16 +133,19 @@ class Generation:
 
 
 def f_measures(targets: Sequence[str], generated: Sequence[str]) -> NDArray[np.float64]:
-    """Return rouge-score's F-measures of each generated text, fractions from 0 to 1, [N, 3].
+    """Return rouge-score's F-measures of each generated text, [N, 3], fractions from 0 to 1.
 
-    The columns are those of ``ROUGE``. Tokens are lower-cased runs of a-z and 0-9, without a
-    stemmer. ROUGE-L's longest common subsequence is of whole texts, as sentences are. A text
-    without tokens, and for ROUGE-2 with a single one, scores 0.
+    The columns are those of ``ROUGE``. Tokens are lower-case runs of a-z and 0-9, without stemming.
+    The longest common subsequence of ROUGE-L is over the whole text. A text without tokens, or for
+    ROUGE-2 with a single token, scores 0.
+
+    Raises:
+        InvalidValue: the numbers of texts differ.
     """
     if len(targets) != len(generated):
         fix = f"give one for each of {len(targets)} targets"
         raise InvalidValue("generated texts", len(generated), fix)
-    from rouge_score.rouge_scorer import RougeScorer  # loads nltk
+    from rouge_score.rouge_scorer import RougeScorer  # imported here because it loads nltk
 
     scorer = RougeScorer(list(ROUGE), use_stemmer=False)
     scores = [scorer.score(t, g) for t, g in zip(targets, generated, strict=True)]

@@ -1,4 +1,4 @@
-"""Exact search for the passages nearest to queries, in memory that does not grow with them.
+"""Exact nearest-passage search, in memory that does not grow with the number of passages.
 
 Legend: Q = queries, P = passages of a tile, K = passages kept for a query, D = packed width.
 """
@@ -18,20 +18,23 @@ from sentune.geometry.base import Geometry, full_precision, widen
 from sentune.geometry.points import Points
 
 TILE = 2048
-"""Passages scored at once. A matrix product rounds a number by its shape and place, so tiles are
-cut at fixed places of the corpus, whatever blocks the passages come in."""
+"""Passages scored at once. Tiles begin at fixed places of the corpus, however the passages are
+added, because the rounding of a matrix product depends on its shape and on the position."""
 
 ROWS = 512
-"""Queries scored at once: with a tile 2^20 similarities, 4 MiB."""
+"""Queries scored at once: 2^20 similarities with a tile, 4 MiB."""
 
 NOTHING = -1
 
 
 @dataclass(frozen=True)
 class Hits:
-    """The nearest passages of Q queries, the nearest first: [Q, K] similarities, and their places.
+    """The nearest passages of Q queries, the nearest first.
 
-    Places in the corpus count from 0. Where there are fewer than K, they are -inf and ``NOTHING``.
+    Attributes:
+        scores: similarities, [Q, K]; -inf if there are fewer than K passages.
+        places: indices of the passages in the corpus, from 0, [Q, K]; ``NOTHING`` if there are
+            fewer than K passages.
     """
 
     scores: Tensor
@@ -39,20 +42,20 @@ class Hits:
 
 
 class NearestPassages:
-    """Takes passages in any blocks, in order, and keeps the K nearest of each query.
+    """Search that takes passages in blocks, in order, and keeps the K nearest of each query.
 
-    Similarity is the geometry's: cosine for points, the mean of both directions of entailment
-    where they differ. Of equally similar passages those that come first are kept and stand first,
-    whatever the blocks; ``torch.topk`` would choose among them as it likes. Held are Q x K hits, a
-    tile and a block.
+    The similarity is the geometry's: cosine for points, else the mean entailment of both
+    directions. Of equally similar passages the first ones are kept and rank first, independently of
+    the blocks (``torch.topk`` has no defined order of ties). Memory holds Q x K hits, a tile and a
+    block.
 
     Args:
-        queries: [Q, D] packed embeddings.
+        queries: packed embeddings, [Q, D].
         depth: K.
-        score: of [Q, D] and [P, D], [Q, P]; None: the similarity.
+        score: function of [Q, D] and [P, D] that returns [Q, P]; None: the similarity.
 
     Raises:
-        InvalidValue: no query, or a depth below 1.
+        InvalidValue: there is no query, or the depth is below 1.
     """
 
     def __init__(
@@ -79,27 +82,28 @@ class NearestPassages:
 
     @property
     def seen(self) -> int:
-        """How many passages were added."""
+        """Return the number of passages added so far."""
         return self._searched + len(self._waiting)
 
     def add(self, passages: Tensor, left_out: Iterable[tuple[int, int]] = ()) -> None:
-        """The next passages, [n, D] packed embeddings.
+        """Add the next passages.
 
         Args:
-            left_out: (query, place) of passages, among these, that are no hits of that query.
+            passages: packed embeddings, [n, D].
+            left_out: (query, place) of passages among these that must not be hits of the query.
 
         Raises:
-            TrialFailed: a similarity is not a number.
+            TrialFailed: a similarity is not finite.
         """
         self._left_out += left_out
         waiting = torch.cat([self._waiting, passages])
         whole = len(waiting) // TILE * TILE
         for tile in torch.split(waiting[:whole], TILE) if whole else ():
             self._search(tile)
-        self._waiting = waiting[whole:].clone()  # a slice would hold on to the whole block
+        self._waiting = waiting[whole:].clone()  # a slice would keep the whole block alive
 
     def hits(self) -> Hits:
-        """Return the nearest of all passages; none can be added afterwards."""
+        """Return the nearest of all passages, after which no more can be added."""
         if len(self._waiting):
             self._search(self._waiting)
             self._waiting = self._waiting[:0]
@@ -109,14 +113,14 @@ class NearestPassages:
         size, end = len(tile), self._searched + len(tile)
         hidden = [(q, p - self._searched) for q, p in self._left_out if p < end]
         self._left_out = [(q, p) for q, p in self._left_out if p >= end]
-        # the last tile is filled up: another shape would round equal passages apart
+        # the last tile is padded, because another shape would round equal passages differently
         tile = _prepared(self._geometry, torch.cat([tile, tile[-1:].expand(TILE - size, -1)]))
         for start in range(0, len(self._queries), ROWS):
             rows = slice(start, start + ROWS)
             table = self._score(self._queries[rows], tile)[:, :size]
             if not table.sum().isfinite():
                 where = f"of passages {self._searched} to {end - 1}"
-                raise TrialFailed(f"a similarity {where} with a query is not a number")
+                raise TrialFailed(f"a similarity {where} with a query is not finite")
             for query, column in hidden:
                 if start <= query < start + ROWS:
                     table[query - start, column] = -torch.inf
@@ -124,11 +128,11 @@ class NearestPassages:
         self._searched = end
 
     def _merge(self, rows: slice, table: Tensor) -> None:
-        """Take over the columns that are nearer than a row's last hit, in their order.
+        """Merge the columns that are nearer than a row's last hit into the hits, in their order.
 
-        One as near as the last hit comes after it in the corpus, so it stays out. After the first
-        tiles few columns are nearer: of random passages about K of every tile's place in the
-        corpus, which is what makes sorting cheap.
+        A column as near as the last hit comes after it in the corpus and is left out. After the
+        first tiles few columns are nearer, which makes sorting cheap: of random passages about K
+        times the tile's share of all passages so far.
         """
         nearer = table > self._scores[rows, -1:]
         counts = nearer.sum(dim=1)
@@ -146,13 +150,13 @@ class NearestPassages:
 
 
 def _prepared(geometry: Geometry, embeddings: Tensor) -> Tensor:
-    """Points are brought to length 1 once, not for every table."""
+    """Return widened embeddings; points are normalised here once instead of for every table."""
     wide: Tensor = widen(embeddings)
     return F.normalize(wide, dim=-1) if isinstance(geometry, Points) else wide
 
 
 def _similarities(geometry: Geometry, queries: Tensor, passages: Tensor) -> Tensor:
-    """[Q, D], [P, D] prepared -> [Q, P]."""
+    """Return the similarities of prepared queries [Q, D] and passages [P, D], [Q, P]."""
     if isinstance(geometry, Points):
         return queries @ passages.T
     if geometry.symmetric:

@@ -1,5 +1,4 @@
-"""The tasks by their names: the package's own, and those that a user brings by decorator, entry
-point or address."""
+"""Registry of tasks by name: the built-in ones, and users' by decorator, entry point or address."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from sentune.tasks.transfer import TRANSFER
 
 Class = TypeVar("Class", bound=type[Any])
 
-POSES = {
+POSES = {  # kind of corpus -> task that it is evaluated by
     Kind.SEVERAL_LABELS: "ambiguous-rte",
     Kind.CONDITIONED_PAIRS: "csts",
     Kind.SCORED_PAIRS: "sts",
@@ -30,21 +29,22 @@ TASKS: dict[str, Kind] = {
 }
 
 OWN: dict[str, type[Any]] = {}
-"""Name -> class, of all that this process has defined."""
+"""Name -> class of the tasks that users have defined in this process."""
 
 
 def task(name: str, kind: Kind | str) -> Callable[[Class], Class]:
-    """Make a class an evaluation task of one's own, ``NAME=FORMAT:PATH``; a decorator.
+    """Return a decorator that registers a class as an evaluation task, ``NAME=FORMAT:PATH``.
 
-    The class is made of a corpus and a name, and is a ``sentune.tasks.Task``, which judges the
-    embeddings of its sentences, or a ``ModelTask``, which asks the model itself.
+    The class takes a corpus and a name. It implements ``sentune.tasks.Task``, which evaluates the
+    embeddings of its sentences, or ``ModelTask``, which calls the model itself.
 
     Args:
-        name: of the task; the first part of the names of its metrics.
-        kind: of the corpora that it reads, such as ``labelled-pairs``.
+        name: name of the task, the first part of the names of its metrics.
+        kind: kind of the corpora that it reads, such as ``labelled-pairs``.
 
     Raises:
-        InvalidValue: the name is taken, there is no such kind, or the class lacks a method.
+        InvalidValue: the name is taken or malformed, the kind is unknown, or the class lacks a
+            method.
     """
     if name in TASKS:
         raise InvalidValue("task", name, f"choose another name; taken: {', '.join(TASKS)}")
@@ -66,13 +66,13 @@ def task(name: str, kind: Kind | str) -> Callable[[Class], Class]:
 
 
 def find_own(name: str, option: str = "task") -> type[Any]:
-    """Return the task of a name in this process or among the entry points, or of an address.
+    """Return the user's task of a name, from this process or the entry points, or of an address.
 
     Args:
-        option: that the name was given to.
+        option: option that the name was given to, for the error message.
 
     Raises:
-        InvalidValue: there is none, or the class is no task.
+        InvalidValue: there is no such task, or the class is not registered as a task.
     """
     kind = OWN.get(name) or user_code.named("tasks", name, option, [*TASKS, *OWN])
     if getattr(kind, "reads", None) is None:
@@ -81,5 +81,5 @@ def find_own(name: str, option: str = "task") -> type[Any]:
 
 
 def in_other_processes(name: str) -> str:
-    """Return the name under which other processes find a task: its address, if it is known here."""
+    """Return the name that other processes can load a task by: a user's address, else its name."""
     return user_code.address_of(OWN[name]) if name in OWN else name

@@ -1,4 +1,4 @@
-"""Pairs of sentences, stored as rows of a table of distinct sentences."""
+"""Sentence pairs as rows of a table of distinct sentences, and comparisons of their embeddings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from sentune.geometry.base import Geometry
 
-CHUNK = 8192  # pairs per call: 8192 Gaussians of 768 dimensions are 50 MB a side
+CHUNK = 8192  # pairs per call; 8192 Gaussians of 768 dimensions take 50 MB per side
 Compare = Callable[[Tensor, Tensor], Tensor]
 
 
 class Pairs:
-    """N sentence pairs over S distinct sentences, which are in order of first appearance."""
+    """N sentence pairs over S distinct sentences, in order of first appearance."""
 
     def __init__(self, first: tuple[str, ...], second: tuple[str, ...]) -> None:
         self.first, self.second = first, second
@@ -30,12 +30,12 @@ class Pairs:
 
     @property
     def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """[N] twice: the rows of ``sentences`` that the pairs' sides are."""
+        """Return the indices into ``sentences`` of the first and second sides, [N] each."""
         first, second = self._rows
         return first.numpy(), second.numpy()
 
     def compare(self, embeddings: Tensor, compare: Compare) -> NDArray[np.float64]:
-        """[S, D] embeddings of the distinct sentences -> [N] ``compare(first, second)``."""
+        """Return ``compare(first, second)`` of each pair, [N], given ``sentences``' [S, D]."""
         first, second = (rows.to(embeddings.device) for rows in self._rows)
         parts = [
             compare(embeddings[i], embeddings[j])
@@ -45,21 +45,22 @@ class Pairs:
 
 
 def symmetric_similarity(geometry: Geometry) -> Compare:
-    """[N, D], [N, D] -> [N]: the mean of both directions of entailment."""
+    """Return a function of two [N, D] that gives the mean entailment of both directions, [N]."""
     if geometry.symmetric:
         return geometry.entails
     return lambda a, b: (geometry.entails(a, b) + geometry.entails(b, a)) / 2
 
 
 def extent_direction(geometry: Geometry) -> Compare:
-    """[N, D], [N, D] -> [N]: positive where the first entails the second by extent.
+    """Return a function of two [N, D] that gives the signed difference of extents, [N].
 
-    By variance for Gaussians (GaussCSE section 3.1), by log-volume for boxes.
+    It is positive if the first entails the second. The extent is the variance for Gaussians
+    (GaussCSE section 3.1) and the log-volume for boxes.
     """
     sign = 1 if geometry.entailing_is_larger() else -1
     return lambda a, b: sign * (geometry.extent(a) - geometry.extent(b))
 
 
 def half_ties(margins: NDArray[np.float64] | Sequence[float]) -> NDArray[np.float64]:
-    """1 for a positive margin, 0 for a negative one, 1/2 for none at all."""
+    """Return 1 for each positive margin, 0 for a negative one and 1/2 for zero."""
     return (np.sign(np.asarray(margins, dtype=np.float64)) + 1) / 2

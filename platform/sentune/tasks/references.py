@@ -1,8 +1,8 @@
-"""The reference sentences of interpretation embeddings, and what the tasks on these share.
+"""Reference sentences of interpretation embeddings, and the base class of the tasks on these.
 
-GumbelCSE sections 3.2, 4.4, 4.5 and 5: the sentences of n triplets drawn from the training set,
-without duplicates. Here the n are prefixes of one shuffled list, so that a larger n contains the
-smaller ones and one pass over the references serves them all.
+GumbelCSE sections 3.2, 4.4, 4.5 and 5: the distinct sentences of n triplets drawn from the training
+set. Here all n are prefixes of one shuffled list, so a larger n contains the smaller ones and one
+pass over the references suffices for all.
 """
 
 from __future__ import annotations
@@ -29,18 +29,17 @@ from sentune.tasks.base import Given, Result, readout_of
 SENTENCES = (
     "anchor", "positive", "negative", "premise", "hypothesis", "sentence1", "sentence2", "text",
 )  # fmt: skip
-"""Columns of sentences. Not the condition of C-STS, which names what to compare them by."""
+"""Columns with sentences, without the condition of C-STS, which is not a sentence."""
 
 
 def kind_of_references(spec: str) -> Kind:
-    """Return the kind that a corpus of references is read as: triplets, as those that GumbelCSE
-    draws from its training set, where it has them; else its own."""
+    """Return the kind to read references as: triplets if the format has them, as in GumbelCSE."""
     kinds = kinds_of(spec)
     return Kind.TRIPLETS if Kind.TRIPLETS in kinds else kinds[0]
 
 
 class RowSource(Protocol):
-    """Rows that can be taken by their numbers: a table, or ``corpora.prepare.Prepared``."""
+    """Rows that can be taken by index: a ``pyarrow.Table`` or ``corpora.prepare.Prepared``."""
 
     @property
     def num_rows(self) -> int: ...
@@ -56,8 +55,8 @@ class References:
     """Distinct reference sentences.
 
     Attributes:
-        sentences: of the largest n.
-        sizes: n -> how many of ``sentences``, from the first, the first n rows give; increasing.
+        sentences: sentences of the largest n.
+        sizes: n -> number of distinct sentences of the first n rows, a prefix of ``sentences``.
     """
 
     sentences: tuple[str, ...]
@@ -67,11 +66,12 @@ class References:
     def sample(cls, table: RowSource, counts: Sequence[int], seed: int) -> References:
         """Return the sentences of the first n rows in a random order, for each n of ``counts``.
 
-        A row gives its sentences in the order of the columns. The order of the rows does not
-        depend on ``counts``. A count above the number of rows becomes that number.
+        The sentences of a row are in the order of the columns. The order of the rows does not
+        depend on ``counts``. Counts are limited to the number of rows.
 
         Raises:
-            InvalidValue: no count, a count below 1, a table without rows or without sentences.
+            InvalidValue: there is no count, a count is below 1, or the table has no rows or no
+                sentences.
         """
         columns = [name for name in table.column_names if name in SENTENCES]
         if not columns or not table.num_rows:
@@ -90,14 +90,14 @@ class References:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Every n, increasing."""
+        """Return every n, increasing."""
         return tuple(sorted(self.sizes))
 
     def within(self, counts: Sequence[int]) -> tuple[int, ...]:
-        """Return the n that ``counts`` stand for, increasing; one above the largest n becomes it.
+        """Return the distinct n of ``counts``, increasing, limited to the largest n.
 
         Raises:
-            InvalidValue: no count, or one that was not drawn.
+            InvalidValue: there is no count, or a count was not drawn.
         """
         usable = _usable(counts, self.counts[-1])
         for count in usable:
@@ -108,28 +108,29 @@ class References:
 
 
 def _usable(counts: Sequence[int], most: int) -> tuple[int, ...]:
-    """Return the distinct counts, increasing, none above ``most``."""
+    """Return the distinct counts, increasing and limited to ``most``."""
     if not counts or min(counts) < 1:
         raise InvalidValue("references", list(counts), "give numbers of rows, each at least 1")
     return tuple(sorted({min(count, most) for count in counts}))
 
 
 AT_RUNGS = 200
-"""n of a first look at interpretations: about 600 sentences."""
+"""n of a coarse evaluation of interpretations at rungs, about 600 sentences."""
 
 AXES = ("intersection", "references", "alpha_1", "alpha_2")
 
 
 class InterpretationTask:
-    """A task that compares sentences by their overlaps with reference sentences.
+    """Base class of tasks that compare sentences by their overlaps with reference sentences.
 
     Attributes:
-        swept: its readouts beside the number of references.
+        swept: readouts besides the number of references.
 
     Args:
-        sentences: that it needs beside the references.
-        references: None leaves out what needs interpretations.
-        grids: of the readouts; by default the papers' and below, and every n of ``references``.
+        sentences: sentences to embed besides the references.
+        references: reference sentences; None: metrics of interpretations are skipped.
+        grids: grids of the readouts; the defaults are the readouts' own and every n of
+            ``references``.
     """
 
     kind: ClassVar[str]
@@ -152,14 +153,16 @@ class InterpretationTask:
         return list(self._row)
 
     def rows(self, sentences: Iterable[str], embeddings: Tensor) -> Tensor:
-        """Return the rows of the sentences among the embeddings, on their device."""
+        """Return the sentences' rows of the embeddings, a tensor on the embeddings' device."""
         return torch.tensor([self._row[s] for s in sentences], device=embeddings.device)
 
     def grids_or_reason(self, readouts: Given) -> dict[str, Grid] | str:
-        """Return what is swept, or the given value of each readout; why not, where one is missing.
+        """Return the grids to sweep, or each readout's given value as its grid.
+
+        Without references, or if a readout is missing, the result is the reason as text.
 
         Raises:
-            InvalidValue: references were not drawn for an n that is asked for.
+            InvalidValue: references were not drawn for a requested n.
         """
         if not self.references.sentences:
             return "there are no reference sentences for interpretations"
@@ -171,24 +174,24 @@ class InterpretationTask:
             found = {name: readout_of(readouts, self.name, self.kind, name) for name in names}
             grids = {name: (value,) for name, value in found.items() if value is not None}
             if len(grids) < len(found):
-                return f"{', '.join(found)} are not all given: choose them on a development set"
+                return f"{', '.join(found)} are not all given; choose them on a development set"
         within = self.references.within([int(n) for n in grids["references"]])
         return grids | {"references": within}
 
     def without(self, result: Result, metrics: Iterable[str], reason: str) -> Result:
-        """Return the result with the reason why these metrics are not in it."""
+        """Add the reason why metrics are skipped, and return the result."""
         result.skipped |= {f"{self.name}/{metric}": reason for metric in metrics}
         return result
 
     def references_within(
         self, grids: Mapping[str, Grid], embeddings: Tensor
     ) -> tuple[Tensor, tuple[int, ...]]:
-        """Return [R, D], the references of the largest n of the grids, and how many each n has."""
+        """Return the references of the grids' largest n, [R, D], and each n's number of them."""
         sizes = tuple(self.references.sizes[int(n)] for n in grids["references"])
         return embeddings[self.rows(self.references.sentences[: sizes[-1]], embeddings)], sizes
 
     def add(self, result: Result, sweep: Sweep, readouts: Given) -> None:
-        """Add the readouts, and the table of the sweep where it has chosen them."""
+        """Add the readouts, and the table of the sweep if it has chosen them."""
         chosen = sweep.chosen.items()
         result.readouts |= {f"{self.name}/{readout}": value for readout, value in chosen}
         if readouts is None:
@@ -196,10 +199,10 @@ class InterpretationTask:
 
 
 def coarse(references: References, grids: Grids) -> tuple[References, Grids]:
-    """Return what a first look at interpretations takes: the smallest n that was drawn, and every
-    other alpha, the smallest alpha_1 and the largest alpha_2 among them.
+    """Return references and grids of a coarse evaluation: the smallest n and every other alpha.
 
-    A grid of one value, which a user or a search has set, stays as it is.
+    The smallest alpha_1 and the largest alpha_2 are kept. Grids with a single value, set by a user
+    or a search, are unchanged.
     """
     asked = grids.get(REFERENCES.name, references.counts)
     n = references.within([int(asked[0])])[0] if len(asked) == 1 else references.counts[0]
@@ -210,7 +213,7 @@ def coarse(references: References, grids: Grids) -> tuple[References, Grids]:
 
 
 def allowed_alphas(grids: Mapping[str, Grid]) -> list[tuple[int, int]]:
-    """Return the places in the grids of alpha_1 and alpha_2 where the first is the smaller one.
+    """Return the index pairs into the grids of alpha_1 and alpha_2 with alpha_1 < alpha_2.
 
     Raises:
         InvalidValue: no alpha_1 is below an alpha_2.

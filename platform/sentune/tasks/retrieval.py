@@ -1,4 +1,4 @@
-"""Retrieval: how near to the top of a corpus a query's relevant passages come.
+"""Retrieval: ranks of a query's relevant passages among all passages of a corpus.
 
 InterSent sections 3.6 (MRR@10 and recall@10 on Quora's questions) and 4.1 (recall@100).
 """
@@ -22,21 +22,21 @@ from sentune.tasks.nearest_passages import NearestPassages
 METRICS = ("mrr@10", "recall@10", "recall@100")
 DEPTH = 100
 BLOCK = 8192
-"""Passages that are encoded at once."""
+"""Passages to encode at once."""
 
 
 class Retrieval:
-    """Ranks all passages of a ``beir:`` folder for each query, by the geometry's similarity.
+    """Retrieval of the passages of a ``beir:`` folder by the geometry's similarity to queries.
 
-    Metrics, each the mean over queries: ``mrr@10``, 1 / rank of the first relevant passage among
-    the first 10, else 0; ``recall@10`` and ``recall@100``, the part of the relevant passages that
-    is among the first 10 and 100. The search is exact, and passages stream from the file: memory
-    holds queries x 100 hits and one block. Equally similar passages rank in the order of the file.
+    Metrics, each the mean over queries: ``mrr@10``, 1 / rank of the first relevant passage, 0 if
+    the rank is above 10; ``recall@10`` and ``recall@100``, the fraction of the relevant passages
+    among the first 10 and 100. The search is exact. Passages are streamed from the file, so memory
+    holds 100 hits per query and one block of passages. Equally similar passages rank in the order
+    of the file.
 
-    A relevant passage that the file lacks counts as not found, as in BEIR (trec_eval). The table
-    ``NAME/counts.json`` tells how many there are, with all other counts. A passage with the query's
-    own id is no hit, as in BEIR (``ignore_identical_ids``): in Quora and ArguAna queries are
-    passages themselves.
+    A relevant passage that the file lacks counts as not found, as in BEIR (trec_eval);
+    ``NAME/counts.json`` has their number. A passage with the query's own id is not a hit, as in
+    BEIR (``ignore_identical_ids``), because in Quora and ArguAna the queries are also passages.
 
     Raises:
         CorpusError: the corpus has no queries, or no folder of passages.
@@ -54,11 +54,11 @@ class Retrieval:
         self.relevant: list[list[str]] = columns["relevant"]
 
     def run(self, model: Model, readouts: Given = None) -> Result:
-        """Encode queries and passages and rank; there is no readout.
+        """Encode queries and passages and return the metrics; there is no readout.
 
         Raises:
-            CorpusError: a passage cannot be read or a relevant one is there twice, or none of the
-                relevant ones is there.
+            CorpusError: a passage cannot be read, a relevant passage occurs twice, or all relevant
+                passages are missing.
             TrialFailed: an embedding is not finite.
         """
         embedded = finite(model.embed(self.queries), self.queries)
@@ -66,7 +66,7 @@ class Retrieval:
         log = passage_log(self.corpus)
         wanted = {name for names in self.relevant for name in names}
         own = {name: query for query, name in enumerate(self.ids)}
-        places: dict[str, int] = {}  # of the relevant passages that came
+        places: dict[str, int] = {}  # relevant passage -> its index in the file
         left_out = 0
         source = passages(self.corpus, log)
         while block := list(islice(source, BLOCK)):
@@ -74,7 +74,7 @@ class Retrieval:
             hidden = []  # (query, place) of the passages that have a query's own id
             for place, (name, _) in enumerate(block, search.seen):
                 if name in places:
-                    raise CorpusError(self._file, f"the passage {name} is there twice")
+                    raise CorpusError(self._file, f"the passage {name} occurs twice")
                 if name in wanted:
                     places[name] = place
                 if name in own:
@@ -101,7 +101,7 @@ class Retrieval:
         return Result(metrics=self._metrics(hits, places), tables=tables)
 
     def _metrics(self, hits: NDArray[np.int64], places: Mapping[str, int]) -> dict[str, float]:
-        """Return the metrics of [Q, K] places of the hits."""
+        """Return the metrics of the hits' indices in the file, [Q, K]."""
         sizes = np.array([len(names) for names in self.relevant])
         wanted = ([places[n] for n in names if n in places] for names in self.relevant)
         right = np.array([np.isin(*sides) for sides in zip(hits, wanted, strict=True)])

@@ -1,7 +1,7 @@
-"""Recognising textual entailment in two classes: entailment or not.
+"""Recognising textual entailment with two classes: entailment or not.
 
-GaussCSE section 3.1 and GumbelCSE section 4.2: neutral and contradiction are one class, and a
-pair is an entailment where its score exceeds a threshold chosen on the development set.
+GaussCSE section 3.1 and GumbelCSE section 4.2: neutral and contradiction form one class, and a
+pair is an entailment if its score exceeds a threshold chosen on the development set.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sentune.tasks.pairs import Pairs
 class Rte:
     """Two-way entailment of labelled pairs.
 
-    Metrics: ``accuracy`` at the threshold, ``auc`` (precision-recall, trapezoid; where all scores
-    are equal the share of the entailments), ``average_precision``, and ``majority``, the accuracy
-    of always saying the commoner class.
+    Metrics: ``accuracy`` at the threshold; ``auc``, the area under the precision-recall curve by
+    the trapezoid rule (the share of entailments if all scores are equal); ``average_precision``;
+    and ``majority``, the accuracy of always predicting the more frequent class.
     Readout: ``threshold``.
 
     Raises:
-        CorpusError: the corpus has no labelled pairs, or all of them in one class.
+        CorpusError: the corpus has no labelled pairs, or all of them are in one class.
     """
 
     kind = "rte"
@@ -43,11 +43,11 @@ class Rte:
             raise CorpusError(corpus.spec, f"{name} needs entailments and others; found: {found}")
 
     def sentences(self) -> list[str]:
-        """Distinct premises and hypotheses."""
+        """Return the distinct premises and hypotheses."""
         return list(self.pairs.sentences)
 
     def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
-        """Scores each pair by ``geometry.entails(premise, hypothesis)``."""
+        """Return the metrics; a pair's score is ``geometry.entails(premise, hypothesis)``."""
         scores = self.pairs.compare(embeddings, geometry.entails)
         curve = precision_recall(scores, self.positive)
         counts = {"pairs": len(self.pairs), "entailment": int(self.positive.sum())}
@@ -68,7 +68,7 @@ class Rte:
         else:
             threshold = readout_of(readouts, self.name, self.kind, "threshold")
         if threshold is None:
-            result.skipped[accuracy] = "no threshold is given: choose one on a development set"
+            result.skipped[accuracy] = "no threshold is given; choose one on a development set"
             return result
         result.readouts[f"{self.name}/threshold"] = float(threshold)
         hits = ((scores > threshold) == self.positive).astype(np.float64)
@@ -76,6 +76,6 @@ class Rte:
         return result
 
     def rules(self) -> dict[str, NDArray[np.float64]]:
-        """Return ``task/majority`` -> [N], how right it is to say the larger class of each pair."""
+        """Return ``task/majority`` -> hits of always predicting the larger class, [N]."""
         larger = self.positive.mean() >= 0.5
         return {f"{self.name}/majority": (self.positive == larger).astype(np.float64)}

@@ -1,4 +1,4 @@
-"""Semantic textual similarity: correlation of similarities with human scores.
+"""Semantic textual similarity (STS): correlation of similarities with human scores.
 
 Legend: V = variants of a model, N = pairs.
 """
@@ -19,21 +19,21 @@ from sentune.tasks.pairs import Pairs, symmetric_similarity
 Floats = NDArray[np.float64]
 METRICS = ("spearman", "pearson")
 DRAWS = 1000
-"""Bootstraps of the pairs, whose correlations tell the error of the one over all pairs."""
+"""Number of bootstraps of the pairs for the standard error of a correlation."""
 
 
 class Sts:
-    """Scored pairs; the similarity of a geometry is the mean of both directions.
+    """Scored pairs, whose similarity is the mean of the geometry's two directions.
 
-    Metrics: ``spearman`` and ``pearson`` over all pairs in one ranking, and where the corpus has
-    subsets (MSRpar, ...) each also as ``SUBSET/...``, ``..._mean``, the plain mean over the
-    subsets, and ``..._weighted_mean``, by their numbers of pairs.
+    Metrics: ``spearman`` and ``pearson`` over all pairs. If the corpus has subsets (MSRpar, ...),
+    also those of each subset, ``SUBSET/spearman``; their unweighted mean, ``spearman_mean``; and
+    their mean weighted by numbers of pairs, ``spearman_weighted_mean``.
 
-    Papers differ in which one they report: SimCSE Spearman over all pairs of a year, SentEval and
-    what was measured with it one of the means, the methods of word averages (SIF, LAES) Pearson.
+    Papers report different ones: SimCSE Spearman over all pairs of a year, SentEval and papers that
+    use it one of the means, methods of word averages (SIF, LAES) Pearson.
 
-    A correlation is undefined where similarities or scores are all the same (disjoint boxes whose
-    overlap underflows) or not finite: it counts as 0, and the reason is among the skipped.
+    A correlation is undefined if the similarities or the scores are all the same (disjoint boxes
+    whose overlap underflows) or not finite: it counts as 0, with the reason among the skipped.
 
     Raises:
         CorpusError: the corpus has no scored pairs, or they all have the same score.
@@ -54,16 +54,16 @@ class Sts:
         self.subsets = {subset: np.flatnonzero(subsets == subset) for subset in named}
 
     def sentences(self) -> list[str]:
-        """Distinct sentences of both sides."""
+        """Return the distinct sentences of both sides."""
         return list(self.pairs.sentences)
 
     def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
-        """Correlates; there is no readout."""
+        """Return the correlations; there is no readout."""
         return self.metrics_of(self.pairs.compare(embeddings, symmetric_similarity(geometry)))
 
     def metrics_of(self, similarities: Floats) -> Result:
-        """[N] similarities -> all metrics."""
-        # of a subset each metric has its own entry, since it was measured on those pairs alone
+        """Return all metrics of the pairs' similarities, [N]."""
+        # metrics of subsets have their own counts of pairs
         parts = {f"{s}/{m}": len(places) for s, places in self.subsets.items() for m in METRICS}
         counts = {"pairs": len(self.pairs), **parts}
         scored = {self.name: np.stack([similarities, self.scores])}
@@ -79,22 +79,27 @@ class Sts:
         return found
 
     def chosen_by(self, metric: str) -> str:
-        """Return the metric that a readout is chosen by under an objective of this ``metric``:
-        itself, its correlation over all pairs where there are no such subsets, else ``pearson``."""
+        """Return the metric to choose readouts by, given the metric of the objective.
+
+        It is ``metric`` itself if this task has it; its correlation over all pairs if the task has
+        no such subsets; else ``pearson``.
+        """
         names = self._metrics()
         correlation = metric.rpartition("/")[2].partition("_")[0]
         return metric if metric in names else correlation if correlation in METRICS else "pearson"
 
     def sweep(self, similarities: Floats, metric: str = "pearson") -> Floats:
-        """[V, N] similarities -> [V] values of a metric, as ``metrics_of`` has it."""
+        """Return the metric of each variant, [V], given similarities [V, N]; see ``metrics_of``."""
         correlation, parts, weights = self._parts(metric)
         found = [correlations(similarities[:, p], self.scores[p], correlation) for p in parts]
         swept: Floats = weights @ np.nan_to_num(np.stack(found))
         return swept
 
     def standard_error(self, similarities: Floats, metric: str) -> float:
-        """Return the standard error of a metric over the choice of pairs, of [N] similarities; of a
-        mean over subsets, whose pairs are drawn apart, from theirs."""
+        """Return the bootstrap standard error of a metric over pairs, given similarities [N].
+
+        That of a mean over subsets combines the errors of the subsets, which are independent.
+        """
         correlation, parts, weights = self._parts(metric)
         each = [standard_error(similarities[p], self.scores[p], correlation) for p in parts]
         return float(np.linalg.norm(weights * each))
@@ -105,7 +110,7 @@ class Sts:
         return whole + [f"{subset}/{metric}" for subset in self.subsets for metric in METRICS]
 
     def _parts(self, metric: str) -> tuple[str, list[NDArray[np.int64]], Floats]:
-        """Return the correlation that a metric is the mean of, its parts' pairs and weights."""
+        """Return a metric's correlation, the rows of each of its parts, and the parts' weights."""
         if metric not in self._metrics():
             raise InvalidValue("metric", metric, f"choose one of {', '.join(self._metrics())}")
         subset, _, name = metric.rpartition("/")
@@ -118,15 +123,19 @@ class Sts:
     def _correlate(self, found: Result, name: str, similarities: Floats, scores: Floats) -> None:
         if not add_correlations(found, f"{name}/", similarities, scores):
             return
-        reason = "some similarities are not finite: what is undefined for it counts as 0"
+        reason = "some similarities are not finite: undefined correlations count as 0"
         if np.isfinite(similarities).all():
             what = "scores" if np.ptp(scores) == 0 else "similarities"
-            reason = f"all {what} are the same, so nothing is ranked: counted as 0"
+            reason = f"all {what} are the same: undefined correlations count as 0"
         found.skipped[name] = reason
 
 
 def add_correlations(found: Result, prefix: str, similarities: Floats, scores: Floats) -> list[str]:
-    """Add both correlations of [N] similarities with scores; return the undefined ones, now 0."""
+    """Add both correlations of similarities with scores, [N] each, with 0 for undefined ones.
+
+    Returns:
+        The names of the undefined metrics.
+    """
     undefined = []
     for metric in METRICS:
         value = correlations(similarities[None], scores, metric)[0]
@@ -137,9 +146,9 @@ def add_correlations(found: Result, prefix: str, similarities: Floats, scores: F
 
 
 def correlations(similarities: Floats, scores: Floats, metric: str) -> Floats:
-    """[V, N], [N] -> [V] correlations of each row with the scores; NaN where undefined.
+    """Return the correlation of each row of similarities [V, N] with the scores [N], [V].
 
-    ``spearman`` gives equal values the mean of their ranks.
+    It is NaN if undefined. For ``spearman``, equal values have the mean of their ranks.
     """
     rows = np.asarray(similarities, dtype=np.float64)
     if metric == "spearman":
@@ -150,15 +159,18 @@ def correlations(similarities: Floats, scores: Floats, metric: str) -> Floats:
 
 
 def standard_error(similarities: Floats, scores: Floats, metric: str) -> float:
-    """Return the standard error of a correlation over the choice of pairs, by bootstraps of them.
+    """Return the bootstrap standard error of a correlation over pairs, for [N] similarities.
 
-    The method that is judged stays as it is: the error says nothing of seeds.
+    It does not include the variance over seeds.
     """
     return float(bootstraps(similarities[None], scores, metric).std(ddof=1))
 
 
 def bootstraps(similarities: Floats, scores: Floats, metric: str) -> Floats:
-    """[V, N], [N] -> [V, DRAWS] correlations on the same bootstraps; undefined ones are 0."""
+    """Return the correlations of [V, N] with [N] on bootstraps of the pairs, [V, DRAWS].
+
+    All variants share the bootstraps; undefined correlations are 0.
+    """
     random, pairs = np.random.default_rng(0), len(scores)
     draws = (random.integers(0, pairs, pairs) for _ in range(DRAWS))
     found = [correlations(similarities[:, draw], scores[draw], metric) for draw in draws]
@@ -166,9 +178,9 @@ def bootstraps(similarities: Floats, scores: Floats, metric: str) -> Floats:
 
 
 def _unit(rows: Floats) -> Floats:
-    """[V, N] -> rows of mean 0 and length 1; NaN where a row is constant or not finite.
+    """Return rows [V, N] with mean 0 and length 1, NaN if constant or not finite.
 
-    Divided by the largest value first: squares of similarities below 1e-154 underflow.
+    Rows are divided by their largest value first, because squares of values below 1e-154 underflow.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         constant = np.ptp(rows, axis=1, keepdims=True) == 0

@@ -1,4 +1,4 @@
-"""Transfer tasks: what a linear model on sentence embeddings predicts (SentEval)."""
+"""Transfer tasks: prediction of labels or scores from embeddings by linear models (SentEval)."""
 
 from __future__ import annotations
 
@@ -30,45 +30,48 @@ from sentune.tasks.transfer_solver import (
 )
 
 TRANSFER: dict[str, Kind] = {name: task.kind for name, task in senteval.TASKS.items()}
-"""SentEval's transfer tasks: name -> what its corpus holds."""
+"""SentEval's transfer tasks: name -> kind of corpus."""
 
 FOLDS = 10
-"""SentEval's, outer and inner ones."""
+"""Number of outer and inner folds in SentEval."""
 
 WHOLE = "whole"  # the split of a corpus without splits
 
 NO_TEST = (
-    "there are no rows of a test split: judged on {}, with the regularisation chosen by "
+    "the corpus has no test rows: judged on {}, with the regularisation chosen by "
     "cross-validation on train"
 )
 
 
 class Transfer:
-    """Logistic regression of labels on embeddings as they are (Conneau & Kiela 2018, section 3).
+    """Logistic regression of labels on frozen embeddings (Conneau & Kiela 2018, section 3).
 
-    What the corpus has decides the protocol, as in SentEval's ``tools/validation.py``:
+    The splits of the corpus decide the protocol, as in SentEval's ``tools/validation.py``:
 
-    - no splits (MR, CR, SUBJ, MPQA): folds are judged, and inner folds choose each one's C;
-    - train and test (TREC, MRPC): folds of train choose C, test is judged;
-    - train, dev and test (SST2, SICK-E): dev chooses C, test is judged;
-    - train and dev, without a test split: folds of train choose C and dev is judged;
-    - train alone: folds of train choose C and are judged. Both are how studies select, which read
-      no test split; ``NAME/test`` among the skipped says so.
+    - no splits (MR, CR, SUBJ, MPQA): nested cross-validation; inner folds choose the C of each
+      outer fold;
+    - train and test (TREC, MRPC): C is chosen by cross-validation on train;
+    - train, dev and test (SST2, SICK-E): C is chosen on dev;
+    - train and dev, without test: C is chosen by cross-validation on train, and the metrics are
+      those on dev;
+    - train alone: C is chosen by cross-validation on train, which also gives the metrics. Studies
+      use the last two, as they do not read test; ``NAME/test`` among the skipped says so.
 
-    Metrics: ``accuracy``; ``dev_accuracy``, by which C was chosen; for pairs of two classes
-    (MRPC) ``f1`` of the class that is last in the alphabet. The readout ``C`` is the strength that
-    was chosen; given among the readouts, it is applied without choosing. Tables:
-    ``counts.json``, and ``regularisation.json`` with the dev accuracy by C.
+    Metrics: ``accuracy``; ``dev_accuracy``, by which C was chosen; and for pairs with two classes
+    (MRPC) ``f1`` of the class that is last in the alphabet. The readout ``C`` is the inverse
+    regularisation strength; a given one is applied without a search. Tables: ``counts.json``, and
+    ``regularisation.json`` with the dev accuracy by C.
 
-    The regression is scikit-learn's ``LogisticRegression``: softmax over the classes, the
-    intercept free. SentEval's (liblinear) took a class against the rest, the intercept penalised.
+    The regression is scikit-learn's ``LogisticRegression``, with a softmax over the classes and an
+    unpenalised intercept. SentEval's (liblinear) is one-vs-rest with a penalised intercept.
 
-    Folds are 10 in SentEval, outer and inner ones.
+    Args:
+        folds: number of outer and inner folds, 10 in SentEval.
 
     Raises:
-        CorpusError: the corpus is of another kind, a split is missing, the training rows have one
-            label, fewer rows of a label than folds, or other labels than the rest.
-        InvalidValue: fewer than 2 folds.
+        CorpusError: the corpus is of another kind or lacks a split, or the training rows have a
+            single label, lack a label, or have fewer rows of a label than folds.
+        InvalidValue: there are fewer than 2 folds.
     """
 
     kind = "transfer"
@@ -81,19 +84,19 @@ class Transfer:
         self._check_labels(corpus)
 
     def run(self, model: Model, readouts: Given = None) -> Result:
-        """Encode each distinct sentence once, then choose C and judge.
+        """Encode each distinct sentence once, choose C and return the metrics.
 
         Raises:
             TrialFailed: an embedding is not finite.
-            InvalidValue: the C among the readouts is no positive number.
+            InvalidValue: the C among the readouts is not a positive number.
         """
         parts = self.rows.parts(model)
         return self._nested(parts, readouts) if WHOLE in parts else self._split(parts, readouts)
 
     def majority(self) -> float:
-        """Return the accuracy of the commonest label of the training rows on the judged ones.
+        """Return the accuracy of always predicting the most frequent label of the training rows.
 
-        Without splits, the share of the commonest label.
+        Without splits, it is that label's share of all rows.
         """
         whole = WHOLE in self.rows.places
         judged = self.rows.of(WHOLE if whole else judged_split(self.rows.places))
@@ -136,12 +139,12 @@ class Transfer:
 
     def _add_f1(self, result: Result, gold: Values, predictions: Values) -> None:
         if self.rows.second is not None and len(self.labels) == 2:
-            from sklearn.metrics import f1_score  # it takes a second to import
+            from sklearn.metrics import f1_score  # takes a second to import
 
             result.metrics[f"{self.name}/f1"] = float(f1_score(gold, predictions, zero_division=0))
 
     def _train_counts(self) -> Places:
-        """Return how many training rows have each label."""
+        """Return the number of training rows of each label."""
         train = self.rows.of(WHOLE if WHOLE in self.rows.places else "train")
         return np.bincount(train.astype(np.int64), minlength=len(self.labels))
 
@@ -155,30 +158,30 @@ class Transfer:
             raise CorpusError(corpus.spec, f"{reason} ({seen})")
         if not counts.all():
             missing = ", ".join(self.labels[counts == 0])
-            raise CorpusError(corpus.spec, f"no training row is labelled {missing}, others are")
+            raise CorpusError(corpus.spec, f"no training row is labelled {missing}")
         if not by_dev(places) and smallest < self.folds:
             reason = f"{self.folds} folds need more rows of each label than {seen}"
             raise CorpusError(corpus.spec, reason)
 
 
 class TransferRelatedness:
-    """Scores of pairs, predicted as the expectation of a distribution over integers.
+    """Relatedness of pairs, predicted as the expectation of a distribution over integer scores.
 
     The distribution is a softmax of [|u - v|, u * v] (Tai, Socher & Manning 2015, section 4.2; see
-    ``Scores``). SentEval stops early where this is penalised: C is chosen by
-    Pearson's r on dev, and test is judged. Without a test split, folds of train choose C and dev
-    is judged, or where there is none the folds; ``NAME/test`` among the skipped says so. Without
-    dev, folds of train choose.
+    ``Scores``), with a penalty instead of SentEval's early stopping. C is chosen by Pearson's r on
+    dev, or without dev by cross-validation on train, and the metrics are those on test. Without
+    test, C is chosen by cross-validation on train, and the metrics are those on dev or, without
+    dev, of the cross-validation; ``NAME/test`` among the skipped says so.
 
     Metrics: ``pearson``, ``spearman``, ``mse`` (squared units of the score), and ``dev_pearson``,
-    by which C was chosen. An undefined correlation counts as 0, with the reason among the
-    skipped. The readout ``C`` is the strength chosen; given among the readouts, it is applied
-    without choosing. Tables: ``counts.json``, and ``regularisation.json`` with r by C.
+    by which C was chosen. An undefined correlation counts as 0, with the reason among the skipped.
+    The readout ``C`` is the inverse regularisation strength; a given one is applied without a
+    search. Tables: ``counts.json``, and ``regularisation.json`` with r by C.
 
     Raises:
-        CorpusError: the corpus is of another kind, a split is missing, the scores of a split are
-            all the same, or train has fewer than two rows a fold.
-        InvalidValue: fewer than 2 folds.
+        CorpusError: the corpus is of another kind or lacks a split, the scores of a split are all
+            the same, or train has fewer than two rows per fold.
+        InvalidValue: there are fewer than 2 folds.
     """
 
     kind = "relatedness"
@@ -191,14 +194,14 @@ class TransferRelatedness:
         self._check_scores(corpus)
 
     def run(self, model: Model, readouts: Given = None) -> Result:
-        """Choose C and judge; see ``Transfer.run``."""
+        """Choose C and return the metrics; see ``Transfer.run``."""
         parts = self.rows.parts(model)
         grid = grid_of(readouts, self.name, RELATEDNESS_GRID)
         chosen = choose(Scores(), parts, self.folds, grid)
         result = _split_result(self.name, parts, chosen, Scores.metric)
         gold = parts[judged_split(parts)].targets
         if add_correlations(result, f"{self.name}/", chosen.predictions, gold):
-            reason = "all predictions are the same, so nothing is ranked: counted as 0"
+            reason = "all predictions are the same: undefined correlations count as 0"
             result.skipped[self.name] = reason
         result.metrics[f"{self.name}/mse"] = float(np.mean((chosen.predictions - gold) ** 2))
         return result
@@ -217,7 +220,7 @@ class TransferRelatedness:
         values, counts = np.unique(train, return_counts=True)
         if not by_dev(places) and len(train) - counts.max() <= -(-len(train) // self.folds):
             reason = f"{counts.max()} of {len(train)} scores of train are {values[counts.argmax()]}"
-            raise CorpusError(corpus.spec, f"{reason}, so that a fold may leave no others")
+            raise CorpusError(corpus.spec, f"{reason}, so a fold may be left with a single score")
 
 
 def _check(corpus: Corpus, kind: Kind, name: str, folds: int) -> None:
@@ -229,7 +232,7 @@ def _check(corpus: Corpus, kind: Kind, name: str, folds: int) -> None:
 def _split_result(
     name: str, parts: Mapping[str, Part], chosen: ChosenStrength, metric: str
 ) -> Result:
-    """Readout, dev score and tables of a task with splits; ``metric`` is what chose C."""
+    """Return readout, dev score and tables of a task with splits; ``metric`` chose C."""
     judged = judged_split(parts)
     judged_on = chosen.on if judged == "train" else judged
     chosen_on = parts["dev" if chosen.on == "dev" else "train"]
@@ -251,16 +254,19 @@ def _split_result(
 
 
 class TransferRows:
-    """Sentences or pairs and their targets, sorted as SentEval does before it makes folds: by
-    numbers of words, then by target.
+    """Sentences or pairs of a transfer task, their targets and splits.
+
+    The rows of a split are sorted by numbers of words, then by target, as SentEval does before it
+    makes folds.
 
     Attributes:
-        second: N sentences, or None where the rows are single sentences.
-        targets: [N] classes or scores.
-        places: split -> its rows; ``WHOLE`` alone where there are no splits.
+        first: first sentences, N.
+        second: second sentences, N, or None for single sentences.
+        targets: classes or scores, [N].
+        places: split -> its rows; ``WHOLE`` alone if there are no splits.
 
     Raises:
-        CorpusError: single sentences among pairs, rows without a split among others, or no train
+        CorpusError: only some rows are pairs, only some rows have a split, or there is no train
             split.
     """
 
@@ -280,7 +286,7 @@ class TransferRows:
         self.places: dict[str, Places] = {s: order[splits[order] == s] for s in names}
         there = ", ".join(f"{len(rows)} of {split}" for split, rows in self.places.items())
         if WHOLE in names and len(names) > 1:
-            reason = f"some rows name no split: {there}; give all of them one"
+            reason = f"some rows have no split: {there}; give all of them one"
             raise CorpusError(corpus.spec, reason)
         if WHOLE not in names and "train" not in names:
             raise CorpusError(corpus.spec, f"the rows are {there}; there must be rows of train")
@@ -295,7 +301,7 @@ class TransferRows:
         return {split: whole.at(places) for split, places in self.places.items()}
 
     def _features(self, model: Model) -> Singles:
-        """[N, D] features of sentences, or [N, 2D] of pairs: |u - v| beside u * v (SentEval)."""
+        """Return features of sentences, [N, D], or pairs, |u - v| and u * v (SentEval), [N, 2D]."""
         row = {s: i for i, s in enumerate(dict.fromkeys([*self.first, *(self.second or ())]))}
         encode = model.features or model.embed
         encoded = finite(encode(list(row)), list(row)).detach().float().cpu().numpy()

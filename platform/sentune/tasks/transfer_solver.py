@@ -1,11 +1,10 @@
-"""Labels or scores read off embeddings by logistic regressions, along a grid of strengths; and
-how the strength is chosen (SentEval's ``tools/validation.py``).
+"""Logistic regressions on embeddings over a grid of C, and the choice of C by cross-validation.
 
-The regressions are scikit-learn's, on many subsets of the same rows, each started from its
-neighbour in the grid.
+The protocol is that of SentEval's ``tools/validation.py``. The regressions are scikit-learn's, on
+many subsets of the same rows, with a warm start from the previous C.
 
 Legend: N = rows, E = examples, J = judged rows, D = width of the features, K = columns of logits
-(classes, or 1 where there are two), M = subsets, G = strengths.
+(classes, or 1 for two classes), M = subsets, G = values of C.
 """
 
 from __future__ import annotations
@@ -33,30 +32,33 @@ Fold = tuple[Places, Places]
 """Training rows and held-out rows."""
 
 SEED = 1111
-"""SentEval's, of the folds."""
+"""SentEval's seed of the folds."""
 
 _EXACT = 1000
-"""K (D + 1) up to which Newton's steps are taken, in double precision, instead of L-BFGS in single.
+"""Largest K (D + 1) for Newton's method in double precision; above it, L-BFGS in single precision.
 
-A fold with averaged GloVe vectors (D = 300, a thread), all strengths: of MR (K = 1) newton-cholesky
-took 0.9 s, L-BFGS 0.3 s, but it stayed where it was at one of six strengths; of TREC (K = 6) 17 s
-against 3.6 s. In single precision TREC's Hessian was singular.
+Times of one fold with averaged GloVe vectors (D = 300, one thread) and all C: on MR (K = 1)
+newton-cholesky took 0.9 s and L-BFGS 0.3 s, but L-BFGS made no step at one of six C; on TREC
+(K = 6) 17 s and 3.6 s. In single precision TREC's Hessian was singular.
 """
 
 _TOLERANCE = 5e-4
-"""Of the mean loss's gradient, in units of the features' root mean square.
+"""Tolerance of the mean loss's gradient, in units of the features' root mean square.
 
-That is 0.2 for averaged GloVe vectors, which gives scikit-learn's 1e-4. With a plain 1e-4 features
-25 times as short were hardly fitted (SICK-R's dev r 0.765, not 0.793); with a fifth of it SICK-R
-took more than 1000 steps, for the same r.
+The latter is 0.2 for averaged GloVe vectors, which gives scikit-learn's default of 1e-4. With a
+fixed 1e-4, features 25 times shorter were hardly fitted (SICK-R's dev r 0.765 instead of 0.793);
+with a fifth of the tolerance SICK-R took more than 1000 steps for the same r.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedRows:
-    """What the rows' targets are to a classifier: [E] rows, their classes, and weights if not 1.
+    """Training examples of a classifier; a row with two classes has two examples.
 
-    A row with two classes is there twice.
+    Attributes:
+        rows: rows of the examples, [E].
+        classes: classes of the examples, [E].
+        weights: weights of the examples, [E]; None: all are 1.
     """
 
     rows: Places
@@ -65,43 +67,44 @@ class WeightedRows:
 
 
 class Labels:
-    """Classes are numbers; judged by accuracy."""
+    """Targets that are classes, as numbers; scored by accuracy."""
 
     metric = "accuracy"
 
     def examples(self, targets: Values) -> WeightedRows:
-        """Return what the regression is fitted to: the rows themselves."""
+        """Return one example per row."""
         return WeightedRows(rows=np.arange(len(targets)), classes=targets)
 
     def predict(self, model: LogisticRegression, features: Singles) -> Values:
-        """[N, D] -> [N] likeliest classes."""
+        """Return the most likely class of each row of features [N, D], [N]."""
         return np.asarray(model.predict(features), dtype=np.float64)
 
     def score(self, predicted: Values, targets: Values) -> float:
+        """Return the accuracy."""
         return float(np.mean(predicted == targets))
 
     def folds(self, targets: Values, count: int) -> Iterator[Fold]:
-        """Folds stratified by class, shuffled with SentEval's seed."""
-        from sklearn.model_selection import StratifiedKFold  # it takes a second to import
+        """Yield folds stratified by class, shuffled with SentEval's seed."""
+        from sklearn.model_selection import StratifiedKFold  # takes a second to import
 
         split = StratifiedKFold(count, shuffle=True, random_state=SEED)
         yield from split.split(targets, targets)
 
 
 class Scores:
-    """Scores as distributions over the integers around them (Tai, Socher & Manning 2015, 4.2).
+    """Targets that are scores, as distributions over integers (Tai, Socher & Manning 2015, 4.2).
 
     A score of 3.7 is 3 with probability 0.3 and 4 with 0.7; the prediction is the expectation. The
     loss is the cross-entropy with that distribution, which differs from the paper's divergence by
-    a constant (SentEval's code takes the squared error). Judged by Pearson's r, 0 where undefined.
+    a constant (SentEval's code uses the squared error). Scored by Pearson's r, 0 if undefined.
     """
 
     metric = "pearson"
 
     def examples(self, targets: Values) -> WeightedRows:
-        """Each row once for each of its integers, weighted by what the integer has of it.
+        """Return an example for each integer of each row, weighted by the integer's probability.
 
-        Integers that no row has are no classes.
+        Integers of probability 0 in every row are not classes.
         """
         below = np.floor(targets)
         weights = np.concatenate([below + 1 - targets, targets - below])
@@ -113,22 +116,23 @@ class Scores:
         )
 
     def predict(self, model: LogisticRegression, features: Singles) -> Values:
-        """[N, D] -> [N] expected scores."""
+        """Return the expected score of each row of features [N, D], [N]."""
         expected: Values = model.predict_proba(features).astype(np.float64) @ model.classes_
         return expected
 
     def score(self, predicted: Values, targets: Values) -> float:
+        """Return Pearson's r, 0 if undefined."""
         return float(np.nan_to_num(correlations(predicted[None], targets, "pearson")[0]))
 
     def folds(self, targets: Values, count: int) -> Iterator[Fold]:
-        """Folds shuffled with SentEval's seed; not stratified, since scores are no classes."""
-        from sklearn.model_selection import KFold  # it takes a second to import
+        """Yield folds shuffled with SentEval's seed, not stratified."""
+        from sklearn.model_selection import KFold  # takes a second to import
 
         yield from KFold(count, shuffle=True, random_state=SEED).split(targets)
 
 
 TargetType = Labels | Scores
-"""What [N] targets mean; they are numbers."""
+"""Interpretation of numeric targets, [N]."""
 
 
 def along(
@@ -138,15 +142,22 @@ def along(
     grid: Sequence[float],
     max_steps: int = 1000,
 ) -> Iterator[tuple[list[LogisticRegression], int]]:
-    """[N, D] features, examples of them -> the regressions of M subsets of rows, by strength.
+    """Yield regressions fitted on M subsets of the rows, for each C of the grid.
 
-    Features are not standardised (SentEval does not).
+    Features are not standardised, as in SentEval.
 
-    Returns:
-        For each strength M regressions, which the next one changes, and how many of them stopped
-        before their minimum.
+    Args:
+        features: features of all rows, [N, D].
+        examples: training examples of the rows.
+        subsets: M arrays of rows.
+        grid: values of C.
+        max_steps: largest number of steps of a fit.
+
+    Yields:
+        For each C, M regressions, which are changed by the next C, and the number of those that did
+        not converge.
     """
-    from sklearn.linear_model import LogisticRegression  # it takes a second to import
+    from sklearn.linear_model import LogisticRegression  # takes a second to import
 
     chosen = [np.flatnonzero(np.isin(examples.rows, subset)) for subset in subsets]
     classes = len(np.unique(examples.classes))
@@ -177,8 +188,8 @@ def _fit(
     examples: WeightedRows,
     places: Places,
 ) -> bool:
-    """Return whether it converged; other warnings are passed on."""
-    from sklearn.exceptions import ConvergenceWarning  # it takes a second to import
+    """Fit a model and return whether it converged; warnings about other matters are re-issued."""
+    from sklearn.exceptions import ConvergenceWarning  # takes a second to import
 
     weights = None if examples.weights is None else examples.weights[places]
     with warnings.catch_warnings(record=True) as told:
@@ -191,19 +202,19 @@ def _fit(
 
 
 GRID = tuple(2.0**t for t in range(-2, 4))
-"""C of the logistic regression where dev or inner folds choose it."""
+"""Values of C for labels, if dev or inner folds choose it."""
 
 GRID_OF_FOLDS = tuple(2.0**t for t in range(-1, 6))
-"""C where folds of train choose it and another split is judged."""
+"""Values of C for labels, if cross-validation on train chooses it and another split is judged."""
 
 RELATEDNESS_GRID = tuple(4.0**t for t in range(9))
-"""C of scores, from 1 to 65536: with averaged word vectors the best was 4, with the same at length
-1, whose products of coordinates are small, beyond 1000."""
+"""Values of C for scores, 1 to 65536. The best was 4 for averaged word vectors and above 1000 for
+the same vectors at length 1, whose products of coordinates are small."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Rows of a split: [N, D] features and [N] targets."""
+    """Rows of a split: features, [N, D], and targets, [N]."""
 
     features: Singles
     targets: Values
@@ -215,13 +226,15 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenStrength:
-    """What was found with each strength, and which of them was chosen.
+    """The chosen C, with the scores of all C.
 
     Attributes:
-        scores: [G], by which the place was chosen.
-        on: what chose it, for people.
-        predictions: [J] with the strength chosen.
-        unconverged: fits that stopped before their minimum, among all.
+        grid: values of C, G.
+        scores: score of each C, [G].
+        place: index of the chosen C in the grid.
+        on: data that C was chosen on, as text.
+        predictions: predictions for the judged rows with the chosen C, [J].
+        unconverged: number of fits that did not converge.
     """
 
     grid: Sequence[float]
@@ -233,15 +246,19 @@ class ChosenStrength:
 
     @property
     def strength(self) -> float:
+        """Return the chosen C."""
         return float(self.grid[self.place])
 
 
 def choose(
     readout: TargetType, parts: Mapping[str, Part], folds: int, grid: Sequence[float]
 ) -> ChosenStrength:
-    """Let dev choose where there is a test split too, else folds of train; the whole of train is
-    fitted with every strength on the way. Train alone is judged row by row, each by the fit of the
-    folds that did not see it."""
+    """Choose C and predict the judged split (``judged_split``) with it.
+
+    C is chosen on dev if there are dev and test, else by cross-validation on train. Predictions are
+    those of the fit to all of train; if train itself is judged, those of the fold that did not
+    train on the row.
+    """
     train, judged = parts["train"], parts[judged_split(parts)]
     split = [] if by_dev(parts) else list(readout.folds(train.targets, folds))
     subsets = [np.arange(len(train.targets)), *(rows for rows, _ in split)]
@@ -258,7 +275,7 @@ def choose(
         else:
             predictions.append(readout.predict(models[0], judged.features))
         unconverged += stopped
-    # the first of those that are equal to 0.01 %, as SentEval rounds
+    # the first of those that are equal when rounded to 0.01 %, as in SentEval
     place = int(np.argmax(np.round(100 * np.array(scores), 2)))
     return ChosenStrength(
         grid=grid,
@@ -273,13 +290,10 @@ def choose(
 def nested(
     readout: TargetType, rows: Part, folds: int, grid: Sequence[float]
 ) -> tuple[list[ChosenStrength], list[float], Values]:
-    """Judge outer folds; as many inner folds of their training rows choose their strength.
-
-    Inner folds are shuffled with the same seed as outer ones.
+    """Run a nested cross-validation, with the same number and seed of inner and outer folds.
 
     Returns:
-        What each outer fold found, its score, and [N] predictions, each row by the fit that did not
-        see it.
+        The chosen C of each outer fold, its score, and out-of-fold predictions, [N].
     """
     found, scores, predictions = [], [], np.empty_like(rows.targets)
     for seen, unseen in readout.folds(rows.targets, folds):
@@ -291,17 +305,21 @@ def nested(
 
 
 def by_dev(splits: Container[str]) -> bool:
-    """Return whether dev chooses the strength, not folds of train."""
+    """Return whether C is chosen on dev instead of by cross-validation on train."""
     return "dev" in splits and "test" in splits
 
 
 def judged_split(splits: Container[str]) -> str:
-    """``test``, or where there is none ``dev``, or where that is missing too ``train``."""
+    """Return the split that metrics are measured on: ``test``, else ``dev``, else ``train``."""
     return next(split for split in ("test", "dev", "train") if split in splits)
 
 
 def grid_of(readouts: Given, name: str, default: Sequence[float]) -> Sequence[float]:
-    """Return the strength among the readouts alone, else the default grid."""
+    """Return the C among the readouts as a grid of one value, else the default grid.
+
+    Raises:
+        InvalidValue: the C among the readouts is not a positive number.
+    """
     given = (readouts or {}).get(f"{name}/C")
     if given is None:
         return default

@@ -1,7 +1,4 @@
-"""Judging a model that embeds a sentence in several ways, on all of them at once.
-
-A fitted family has similarities that depend on one readout; other models have several
-representations.
+"""Evaluation of models with several variants: values of a readout, or representations.
 
 Legend: S = sentences, N = pairs, V = values of a readout, D = width of a representation.
 """
@@ -27,8 +24,8 @@ from sentune.tasks.sts import METRICS, Sts
 
 Floats = NDArray[np.float64]
 Similarities: TypeAlias = Callable[[Sequence[str], Any, Any, Sequence[int]], Floats]
-"""Distinct sentences, rows of them that N pairs' sides are, [N] each, and V values of the readout
--> [V, N] similarities."""
+"""Function of distinct sentences, the rows of the pairs' two sides, [N] each, and V values of the
+readout that returns similarities, [V, N]."""
 
 
 def evaluate_family(
@@ -38,12 +35,14 @@ def evaluate_family(
     grid: Grid,
     metric: str = "pearson",
 ) -> Result:
-    """Return metrics at the best value of the readout, and the whole sweep, of each task.
+    """Return each task's metrics at the best value of the readout, and the whole sweep.
 
     Args:
-        tasks: of scored pairs.
-        axis: the readout that the models differ in, such as the number of components removed.
-        metric: of the objective, by which the value is chosen; see ``Sts.chosen_by``.
+        tasks: tasks of scored pairs.
+        similarities: returns the similarities of a task's pairs for all values.
+        axis: name of the readout, such as the number of components removed.
+        grid: values of the readout.
+        metric: metric of the objective, which chooses the value; see ``Sts.chosen_by``.
 
     Raises:
         InvalidValue: a task is of another kind.
@@ -53,7 +52,7 @@ def evaluate_family(
     for done, task in enumerate(tasks):
         beat("validating", done=done, total=len(tasks))
         if not isinstance(task, Sts):
-            fix = "methods on word vectors are judged on scored pairs"
+            fix = "methods on word vectors are evaluated on scored pairs"
             raise InvalidValue("task", task.name, fix)
         found = similarities(task.pairs.sentences, *task.pairs.rows, values)
         short = task.chosen_by(metric)
@@ -68,19 +67,20 @@ def evaluate_family(
 
 
 Represent = Callable[[list[str]], Mapping[str, Tensor]]
-"""S sentences -> name of a representation -> [S, D]."""
+"""Function of S sentences that returns name of a representation -> embeddings, [S, D]."""
 
 
 class Features(Protocol):
-    """S sentences -> [S, F] for a linear classifier, of a representation."""
+    """Function of S sentences that returns a representation's features for a classifier, [S, F]."""
 
     def __call__(self, sentences: Sequence[str], *, representation: str) -> Tensor: ...
 
 
 TABLE = "representations.json"
 WORDS = "words"
-"""The averaged word vectors, which a learned representation must beat (Table 4)."""
+"""Name of averaged word vectors, the baseline of learned representations (Table 4)."""
 SHIPPED = "ensemble"
+"""Name of the default representation."""
 
 
 def evaluate_representations(
@@ -92,24 +92,23 @@ def evaluate_representations(
     grid: Grid = REPRESENTATION.grid,
     objective: str = "sts/pearson",
 ) -> Result:
-    """Metrics, readouts and tables of all tasks.
+    """Return metrics, readouts and tables of all tasks for a model with several representations.
 
-    STS tasks judge every representation; all other tasks the one that is shipped, and
-    ``features``.
+    STS tasks evaluate every representation; other tasks the chosen one, or ``features``.
 
     Args:
         represent: called once for each STS task, with its sentences.
         features: as in ``sentune.tasks.base.Model``, of the representation that the readout
-            ``features`` names, or of both encoders (``ensemble``, which is their concatenation
-            here, section 5.2). It is never chosen.
-        readouts: None to choose the representations (development set), or those chosen there.
+            ``features`` names, by default ``ensemble``, the concatenation of both encoders (section
+            5.2). This readout is never swept.
+        readouts: values to apply (test set), or None to choose representations (development set).
         grid: representations to choose among.
-        objective: ``task/metric``; its metric chooses, see ``Sts.chosen_by``.
+        objective: ``task/metric``, whose metric chooses; see ``Sts.chosen_by``.
 
     Returns:
-        As ``sentune.tasks.evaluate``. Where representations were chosen, the bare readout
-        ``representation``, for what has none, is that of the objective's task, or where this is
-        none of STS the one of the best mean over the STS tasks.
+        As ``sentune.tasks.evaluate``. If representations are chosen, the readout
+        ``representation``, for tasks without their own, is that of the objective's task or, if
+        this is not an STS task, the one with the best mean Pearson correlation over STS tasks.
     """
     leading, _, metric = objective.partition("/")
     sts = [task for task in tasks if isinstance(task, Sts)]
@@ -140,12 +139,12 @@ def evaluate_representations(
 def _judge(
     task: Sts, representations: Mapping[str, Tensor], readouts: Given, grid: Grid, metric: str
 ) -> Result:
-    """Judge one STS task by the cosines of every representation, name -> [S, D] of its sentences.
+    """Return the result of one STS task, with the cosine of every representation, name -> [S, D].
 
     The metrics are those of the chosen representation, and ``TASK/words_pearson`` of averaged word
-    vectors; ``TASK/representations.json`` holds those of each one. The readout is the one of the
-    highest ``metric`` where it is chosen here; else the task's own, that of ``sts``, the bare one,
-    or the ensemble.
+    vectors; ``TASK/representations.json`` has the metrics of each one. Without ``readouts`` the
+    representation with the highest ``metric`` is chosen, else it is the task's readout, that of
+    ``sts``, the one without a task, or the ensemble.
     """
     for name in (*grid, WORDS):
         _known(str(name), representations)
@@ -164,7 +163,7 @@ def _judge(
         bare = readouts.get(REPRESENTATION.name, SHIPPED)
         chosen = readout_of(readouts, task.name, Sts.kind, REPRESENTATION.name) or bare
     _known(str(chosen), representations)
-    # over all subsets, and the means over them where there are any
+    # correlations over all pairs and means over subsets
     wanted = [f"{m}{mean}" for m in METRICS for mean in ("", "_mean", "_weighted_mean")]
     names = {f"{task.name}/{short}": short for short in wanted}
     table = {
@@ -179,6 +178,7 @@ def _judge(
 
 
 def _known(name: str, representations: Mapping[str, Tensor]) -> Tensor:
+    """Return a representation; InvalidValue if the model does not have it."""
     if name not in representations:
         fix = f"choose among {', '.join(representations)}"
         raise InvalidValue(f"readout {REPRESENTATION.name}", name, fix)

@@ -3,7 +3,7 @@ for (const chart of charts) {
   const {data, layout} = JSON.parse(chart.nextElementSibling.textContent);
   Plotly.newPlot(chart, data, layout, {responsive: true, displayModeBar: false});
 }
-// paper has a width of its own, and nothing on it unfolds
+// for printing: open collapsed tables and draw charts at the width of the paper
 const folded = [...document.querySelectorAll("section > details:not([open])")];
 addEventListener("beforeprint", () => {
   for (const table of folded) table.open = true;
