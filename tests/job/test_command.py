@@ -49,7 +49,7 @@ def test_the_help_of_a_job_shows_a_flag_without_a_value() -> None:
     call = [sys.executable, str(ROOT / "jobs" / "tune_sif.py"), "--help"]
     done = subprocess.run(call, capture_output=True, text=True, check=True, timeout=120)
     (line,) = [line for line in done.stdout.splitlines() if "--dry-run" in line]
-    assert line.split() == ["--dry-run", "print", "the", "plan", "and", "stop"]
+    assert line.split() == ["--dry-run", "print", "the", "plan", "and", "exit"]
 
 
 def test_the_first_line_comes_before_what_takes_long_to_import(tmp_path: Path) -> None:

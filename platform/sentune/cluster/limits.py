@@ -123,7 +123,7 @@ def _own_machines(config: Any) -> bool:
 def _load(path: Path) -> Mapping[str, Any]:
     config = _read(path)
     if _own_machines(config):
-        fix = "it says nothing of its machines; describe them with --node NAME=CPUS,GPUS,MOST"
+        fix = "it says nothing of its machines; describe them with --node NAME=CPUS,GPUS,COUNT"
         raise InvalidValue("cluster file", str(path), fix)
     if isinstance(config, dict) and config.get("kind") == "RayCluster":
         config = _as_launcher_file(config)
