@@ -49,7 +49,7 @@ def test_nodes_hours_and_dollars() -> None:
     total = float(row(printed, "total")[-1])
     assert total == pytest.approx(dollars + float(row(printed, "head")[-1]), abs=0.01)
     assert "If it does throughout" in printed
-    assert "45 examples a second of a worker" in printed
+    assert "45 examples per second per worker" in printed
 
 
 def test_without_a_rate_hours_are_not_made_up() -> None:

@@ -46,7 +46,7 @@ def test_operations_are_carried_out_from_the_inside(text: str, expected: float) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("fuse(A, D)", "D stands for no sentence"),
+        ("fuse(A, D)", "D has no sentence"),
         ("fuse(A)", "fuse takes 2, not 1"),
         ("join(A, B)", "the operations are fuse, difference, compress"),
         ("A + B", "neither a name nor"),

@@ -163,7 +163,7 @@ def test_encode_writes_text_and_vectors(
     np.testing.assert_allclose(
         np.stack(table["embedding"].to_numpy()), models["gumbel"].encode(texts), atol=1e-5
     )
-    assert "3 sentences, 3 empty lines left out" in capsys.readouterr().out
+    assert "3 sentences, 3 empty lines skipped" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.parquet"]
 
 
@@ -187,10 +187,10 @@ def test_a_file_that_is_not_text_leaves_nothing_behind(
         (["evaluate", "gumbel", "--task", "rte=snli:/nowhere.jsonl"], "/nowhere.jsonl"),
         (["evaluate", "gumbel", "--task", "builtin:nli?split=dev"], "write TASK=FORMAT:PATH"),
         (["train", "--method", "nope", "--out", "new"], "unsupervised, laes, sif, or MODULE:CLASS"),
-        (["train", "--method", "simcse", "--out", __file__], "it is a file; name a folder"),
+        (["train", "--method", "simcse", "--out", __file__], "it is a file; give a folder"),
         (["encode", "gumbel", __file__, "out.npy"], "end it in .parquet"),
-        (["search", "gumbel", "index", "A cat.", ""], "SENTENCE: missing; give one that is not"),
-        (["interpret", "gumbel", "  "], "SENTENCE: missing; give one that is not"),
+        (["search", "gumbel", "index", "A cat.", ""], "SENTENCE: missing; give a sentence"),
+        (["interpret", "gumbel", "  "], "SENTENCE: missing; give a sentence"),
         (["encode", "gumbel", "/nowhere.txt", "out.parquet"], "/nowhere.txt"),
         (["evaluate", "gumbel", "--task", "rte=snli:x", "--count", "5"], "--count: 5 cannot"),
         (["evaluate", "gumbel", "--task", "rte=snli:x", "--set", "alpha_1=0.3"], "give --dev too"),
