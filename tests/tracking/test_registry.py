@@ -188,7 +188,7 @@ def test_damage_is_found(storage: Path, story: Story) -> None:
     uri = tell(story, storage)
     folder = resolve_model("models:/little@champion", uri)
     (folder / "model.safetensors").write_text("weighty")
-    with pytest.raises(InvalidValue, match="is not what was registered"):
+    with pytest.raises(InvalidValue, match="has changed since it was registered"):
         resolve_model("models:/little@champion", uri)
 
 
