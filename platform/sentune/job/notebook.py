@@ -50,11 +50,11 @@ def output() -> Terminal:
     """Return the console that a job prints on: a terminal, a log, or a notebook's cell."""
     if not Console().is_jupyter:
         return screen()
-    without_advice()
+    silence_widget_warnings()
     return NotebookCell()
 
 
-def without_advice() -> None:
+def silence_widget_warnings() -> None:
     """Silence the warnings of tqdm and Ray that ipywidgets is missing, which nothing here needs."""
     warnings.filterwarnings("ignore", message="IProgress not found")
     logging.getLogger("ray.widgets.util").setLevel(logging.WARNING)
