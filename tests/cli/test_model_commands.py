@@ -105,7 +105,7 @@ def test_a_task_that_a_model_cannot_do_is_listed_with_the_reason(
     tasks = ["--task", f"rte={snli}", "--task", f"direction={snli}"]
     assert run(monkeypatch, "evaluate", "simcse", *tasks, "--json", str(out)) == 0
     assert set(json.loads(out.read_text())) == {"rte"}
-    assert "without direction: the geometry is symmetric" in capsys.readouterr().out
+    assert "not measured: direction: the geometry is symmetric" in capsys.readouterr().out
 
 
 def test_the_threshold_comes_from_dev_where_the_model_has_none(
@@ -120,7 +120,7 @@ def test_the_threshold_comes_from_dev_where_the_model_has_none(
     asked = ["evaluate", "gumbel", "--task", f"rte={snli}", "--json", str(out)]
     assert run(monkeypatch, *asked) == 0
     assert "accuracy" not in json.loads(out.read_text())["rte"]
-    assert "without rte/accuracy: no threshold" in capsys.readouterr().out
+    assert "not measured: rte/accuracy: no threshold" in capsys.readouterr().out
     assert run(monkeypatch, *asked, "--dev", f"rte={snli}") == 0
     found = json.loads(out.read_text())["rte"]
     assert found["accuracy"] >= found["majority"]  # chosen on the same rows
@@ -193,8 +193,8 @@ def test_a_file_that_is_not_text_leaves_nothing_behind(
         (["interpret", "gumbel", "  "], "SENTENCE: missing; give a sentence"),
         (["encode", "gumbel", "/nowhere.txt", "out.parquet"], "/nowhere.txt"),
         (["evaluate", "gumbel", "--task", "rte=snli:x", "--count", "5"], "--count: 5 cannot"),
-        (["evaluate", "gumbel", "--task", "rte=snli:x", "--set", "alpha_1=0.3"], "give --dev too"),
-        (["evaluate", "gumbel", "--task", "rte=snli:x", "--prior", "balanced"], "give --dev too"),
+        (["evaluate", "gumbel", "--task", "rte=snli:x", "--set", "alpha_1=0.3"], "swept on --dev"),
+        (["evaluate", "gumbel", "--task", "rte=snli:x", "--prior", "balanced"], "pairs of --dev"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

@@ -156,7 +156,7 @@ def test_show_says_all_of_a_study(tmp_path: Path):
 def test_before_a_trial_is_complete_the_best_so_far_is_shown(tmp_path: Path):
     left = tuple(trial_of(rate, state=State.RUNNING, examples=100) for rate in (0.9, 0.4))
     make_study(tmp_path, trials=left)
-    assert "45.0 % so far, trial 1, not at its end" in run(tmp_path, "show", "toy")
+    assert "45.0 % so far, trial 1, not complete" in run(tmp_path, "show", "toy")
     assert run(tmp_path, "ls").splitlines()[1].split()[2:4] == ["0", "-"]
 
 
@@ -441,7 +441,7 @@ def test_json_has_null_for_what_is_not_a_number(tmp_path: Path):
         (("show", "nothing"), r"the studies in .* are: toy"),
         (("fork", "toy", "a/b"), r"NEW: 'a/b' .* no path"),
         (("resume", "toy"), r"STUDY: 'toy' .* no study.json; run the command that started it"),
-        (("export", "toy", "--out", "x.txt"), r"--out: 'x.txt' .* end it in .csv, .json"),
+        (("export", "toy", "--out", "x.txt"), r"--out: 'x.txt' .* in .csv, .json"),
         (("export", "toy", "--out", "no/where.csv"), r"--out: .* its folder does not exist"),
         (("gc",), r"STUDY: missing; give the name of a study, or --all"),
         (("gc", "toy", "--all"), r"give the name of a study, or --all"),

@@ -56,7 +56,8 @@ def plan(
     probe: Annotated[
         bool,
         Option(
-            "--probe", help="Measure the speed on this machine: reads the corpora, then a minute."
+            "--probe",
+            help="Measure the speed on this machine, for a minute after reading the data.",
         ),
     ] = False,
     streams: Annotated[

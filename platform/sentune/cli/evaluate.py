@@ -41,22 +41,29 @@ def evaluate(
     task: Annotated[
         list[str],
         Option(
-            help="Task and corpus, TASK=FORMAT:PATH: rte=snli:PATH, sts=stsb:PATH, "
-            "mr=senteval:FOLDER, retrieval=beir:FOLDER, generation=wikisplit:PATH; your own task "
-            "is MODULE:CLASS. Repeatable. docs/tasks.md lists all tasks."
+            metavar="TASK=FORMAT:PATH",
+            help="Task and corpus: rte=snli:PATH, sts=stsb:PATH, mr=senteval:FOLDER, "
+            "retrieval=beir:FOLDER, generation=wikisplit:PATH; your own task is MODULE:CLASS. "
+            "Repeatable. docs/tasks.md lists all tasks.",
         ),
     ],
     dev: Annotated[
         list[str] | None,
         Option(
-            help="Development set, TASK=FORMAT:PATH, to choose readouts such as the threshold on; "
-            "default: the readouts stored with the model. Repeatable."
+            metavar="TASK=FORMAT:PATH",
+            help="Development set to choose readouts such as the threshold on; default: the "
+            "readouts stored with the model. Repeatable.",
         ),
     ] = None,
     references: ReferenceCorpus = None,
     count: Annotated[
         list[int] | None,
-        Option("--count", min=1, help="Sample this many --references. Repeatable; default: all."),
+        Option(
+            "--count",
+            min=1,
+            metavar="N",
+            help="Sample N rows of --references. Repeatable; default: all.",
+        ),
     ] = None,
     set_: Settings = None,
     prior: Prior = None,

@@ -80,13 +80,14 @@ def index(
 def search(
     model: Model,
     folder: Annotated[Path, Argument(metavar="INDEX", help="Folder written by `sentune index`.")],
-    queries: Annotated[list[str], Argument(metavar="SENTENCE...")],
+    queries: Annotated[list[str], Argument(metavar="SENTENCE...", help="One or more queries.")],
     k: Annotated[int, Option("-k", min=1, help="Number of sentences to show.")] = 5,
     by: Annotated[
         str,
         Option(
-            help="similarity; entailed: sentences that SENTENCE entails; entailing: sentences that "
-            "entail it. The latter two need a model of boxes or Gaussians."
+            metavar="similarity|entailed|entailing",
+            help="entailed: sentences that SENTENCE entails; entailing: sentences that entail it. "
+            "Both need a model of boxes or Gaussians.",
         ),
     ] = "similarity",
     device: Device = None,

@@ -33,7 +33,9 @@ app = Group()
 POLL = 0.5
 """Seconds between two checks of a driver that was asked to stop."""
 
-AsTheJobs = Annotated[str | None, Option(help="New value of the job's option.")]
+_NEW = "New value of the job's option; default: that of the last start."
+NewCount = Annotated[str | None, Option(metavar="N", help=_NEW)]
+NewHours = Annotated[str | None, Option(metavar="H", help=_NEW)]
 
 
 @app.callback()
@@ -168,15 +170,15 @@ def resume(
     name: StudyName,
     storage: Storage = None,
     optuna: Optuna = None,
-    tracking: AsTheJobs = None,
-    trials: AsTheJobs = None,
-    concurrent: AsTheJobs = None,
-    max_concurrent: AsTheJobs = None,
-    priority: AsTheJobs = None,
-    max_trials: AsTheJobs = None,
-    max_hours: AsTheJobs = None,
-    max_gpu_hours: AsTheJobs = None,
-    stop_after_no_gain: AsTheJobs = None,
+    tracking: Annotated[str | None, Option(metavar="URI", help=_NEW)] = None,
+    trials: NewCount = None,
+    concurrent: Annotated[str | None, Option(metavar="N|auto", help=_NEW)] = None,
+    max_concurrent: NewCount = None,
+    priority: Annotated[str | None, Option(metavar="X", help=_NEW)] = None,
+    max_trials: NewCount = None,
+    max_hours: NewHours = None,
+    max_gpu_hours: NewHours = None,
+    stop_after_no_gain: NewCount = None,
 ) -> None:
     """Resume a study with the options of its last start, or with a new budget."""
     job_options = context.params.keys() - {"name", "storage"}
@@ -191,8 +193,8 @@ def fork(
     storage: Storage = None,
     optuna: Optuna = None,
     settings: Settings = None,
-    trials: AsTheJobs = None,
-    seed: AsTheJobs = None,
+    trials: NewCount = None,
+    seed: NewCount = None,
 ) -> None:
     """Start a new study from an old one, with another search space or seed.
 

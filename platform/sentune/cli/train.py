@@ -27,8 +27,9 @@ def train(
     method: Annotated[
         str,
         Option(
+            metavar="NAME|MODULE:CLASS",
             help="simcse, simcse-pairs, simcse-unsupervised, sbert-softmax, infersent, gauss, "
-            "gumbel, intersent, invertible, laes or sif; your own method is MODULE:CLASS."
+            "gumbel, intersent, invertible, laes or sif; your own method is MODULE:CLASS.",
         ),
     ],
     out: Annotated[Path, Option(help="Folder of the run; the same command resumes the run there.")],

@@ -39,6 +39,8 @@ METAVARS = {
         "FILE|wordfreq:LANG": "frequencies",
         "N|auto": "concurrent",
         "N|P%": "bad_rows",
+        "N|all": "rung_rows",
+        "SECONDS|auto": "stall_timeout",
         "K": "finalists",
         "S": "seeds",
         "N|MIN-MAX": "workers",
@@ -175,7 +177,7 @@ def _parameter(name: str, kind: Any, text: str) -> inspect.Parameter:
 
 def _shown(name: str, value: object) -> str:
     """Return a default as ``--help`` shows it; empty if it is off or part of the help text."""
-    if name == "concurrent" and value is None:
+    if name in ("concurrent", "stall_timeout") and value is None:
         return "auto"
     if name in ("optuna", "tracking") or value is None or value == () or value is False:
         return ""

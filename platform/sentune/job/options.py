@@ -20,7 +20,7 @@ from pydantic import (
 
 from sentune.errors import InvalidValue, invalid_value
 from sentune.readouts.three_way import check_prior
-from sentune.study import SAMPLERS, LauncherName, SchedulerName
+from sentune.study import SAMPLERS, SCHEDULERS, LauncherName, SchedulerName
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.user_code import installed
 
@@ -216,8 +216,10 @@ class StudyOptions(BaseModel):
 class TrainingOptions(StudyOptions):
     """Options of any method that is trained by gradient."""
 
-    scheduler: SchedulerName = "asha-promotion"
-    """rule by which trials are stopped at rungs"""
+    scheduler: SchedulerName = Field(
+        "asha-promotion",
+        description=f"rule by which trials are stopped at rungs: {', '.join(SCHEDULERS)}",
+    )
     population: Annotated[int, Field(ge=0)] = 0
     """population-based training with N members, one launcher process each; --trials, --scheduler
     and the finals do not apply then (default: off)"""
@@ -298,9 +300,13 @@ class ClosedFormOptions(StudyOptions):
     """Options of a method that is fitted in closed form on word vectors."""
 
     corpus: str = ""
-    """training corpus, FORMAT:PATH[?rows=A:B]"""
+    """training corpus, FORMAT:PATH[?rows=A:B] (required)"""
+    dev: tuple[str, ...] = ()
+    """scored pairs to select on, or TASK=FORMAT:PATH for one task; repeat it for several (required)
+    """
     vectors: tuple[str, ...] = ()
-    """word vectors: glove:FILE or fasttext:FILE (plain or .gz); repeat it to search several"""
+    """word vectors: glove:FILE or fasttext:FILE (plain or .gz); repeat it to search several
+    (required)"""
     frequencies: str | None = None
     """word counts, which sif and usif need: a FILE of lines 'word count', or wordfreq:en (default:
     none, all words have the same weight)"""
