@@ -1,9 +1,9 @@
-"""Puts the project that holds this file first on the import path, before anything installed.
+"""Puts this project first on the import path, before installed packages.
 
-A job's first import (``import _path``): Python puts a script's own folder first on the path, so
-this file is found however the script is started, by ``python jobs/x.py`` or by ``ray job submit``,
-and from here on ``sentune`` and ``search_spaces`` are the submitted ones on the driver. The
-workers get the same code from ``sentune.code.runtime_env``.
+It is the first import of every job (``import _path``). Python puts a script's folder first on the
+path, so this file is found with ``python jobs/x.py`` and ``ray job submit``. Then the driver
+imports the submitted ``sentune`` and ``search_spaces``. Workers get the same code by
+``sentune.code.runtime_env``.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Tunes InterSent: embeddings that fuse, subtract and compress, and decode to sentences.
+"""Tunes InterSent: operations that fuse, subtract and compress sentences in embedding space.
 
-    python jobs/tune_intersent.py --quick            a first look, on what ships with the package
-    python jobs/tune_intersent.py                    a search on it
+    python jobs/tune_intersent.py --quick            a short study with the built-in corpus
+    python jobs/tune_intersent.py                    a search with the built-in corpus
     python jobs/tune_intersent.py --corpus wikisplit:train.tsv --corpus compression:train.tsv \
         --dev wikisplit:tune.tsv --dev compression:dev.tsv \
         --encoder roberta-base --decoder facebook/bart-base
 
-What is searched stands in search_spaces/intersent.py; --help explains the options.
+The search space is in search_spaces/intersent.py; --help explains the options.
 """
 
-import _path  # noqa: F401  the submitted code wins over an installed one
+import _path  # noqa: F401  prefer the submitted code to an installed package
 
 from search_spaces.intersent import DEFAULTS, QUICK, SPACE
 from sentune import job

@@ -1,12 +1,12 @@
-"""Tunes LAES on word vectors: fitted in closed form, every readout swept on each fit.
+"""Tunes LAES on word vectors, which is fitted in closed form; all readouts are swept on each fit.
 
     python jobs/tune_laes.py --corpus stsb:sts-train.csv --dev stsb:sts-dev.csv \\
         --vectors glove:glove.840B.300d.txt --frequencies enwiki_vocab_min200.txt
 
-What is searched stands in search_spaces/laes.py; --help explains the options.
+The search space is in search_spaces/laes.py; --help explains the options.
 """
 
-import _path  # noqa: F401  the submitted code wins over an installed one
+import _path  # noqa: F401  prefer the submitted code to an installed package
 
 from search_spaces.laes import DEFAULTS, SPACE
 from sentune import job

@@ -1,15 +1,15 @@
-"""Tunes SimCSE: points compared by their cosine.
+"""Tunes supervised SimCSE: embeddings compared by their cosine.
 
-    python jobs/tune_simcse.py                       triplets, supervised
+    python jobs/tune_simcse.py                       with the built-in triplets
     python jobs/tune_simcse.py --encoder bert-base-uncased --corpus simcse-csv:nli.csv \
         --dev stsb:sts-dev.csv --objective sts/spearman
 
-Without labels: jobs/tune_simcse_unsupervised.py.
+jobs/tune_simcse_unsupervised.py is for training without labels.
 
-What is searched stands in search_spaces/simcse.py; --help explains the options.
+The search space is in search_spaces/simcse.py; --help explains the options.
 """
 
-import _path  # noqa: F401  the submitted code wins over an installed one
+import _path  # noqa: F401  prefer the submitted code to an installed package
 
 from search_spaces.simcse import DEFAULTS, SPACE
 from sentune import job

@@ -1,12 +1,12 @@
-"""Tunes unsupervised SimCSE: each sentence under two dropout masks, no labels.
+"""Tunes unsupervised SimCSE: positives are the same sentence with two dropout masks.
 
     python jobs/tune_simcse_unsupervised.py --corpus text:sentences.txt --dev stsb:sts-dev.csv \
         --objective sts/spearman --encoder bert-base-uncased
 
-What is searched stands in search_spaces/simcse.py; --help explains the options.
+The search space is in search_spaces/simcse.py; --help explains the options.
 """
 
-import _path  # noqa: F401  the submitted code wins over an installed one
+import _path  # noqa: F401  prefer the submitted code to an installed package
 
 from search_spaces.simcse import UNSUPERVISED, UNSUPERVISED_DEFAULTS
 from sentune import job

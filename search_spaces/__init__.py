@@ -1,7 +1,7 @@
-"""What is searched for each method, and the options of its job where nothing else is said.
+"""The search space of each method, and the default options of its job.
 
-A module holds a ``SearchSpace`` for each method that it is about, and the options of its job, whose
-study has the method's name; ``QUICK`` are the options that ``--quick`` sets.
+A module has a ``SearchSpace`` for each of its methods, and the job's default options, whose study
+has the method's name. ``QUICK`` are the options that ``--quick`` sets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sentune.user_code import installed
 
 
 def definitions() -> dict[str, JobDefinition]:
-    """Return method -> the job that tunes it, of all modules of this package."""
+    """Return method -> its job, for all modules of this package."""
     found = {}
     for module in iter_modules(__path__):
         values = vars(import_module(f"{__name__}.{module.name}"))
@@ -32,28 +32,29 @@ def definitions() -> dict[str, JobDefinition]:
 
 
 def find_job(method: str, space: SearchSpace | None = None) -> JobDefinition:
-    """Return the job that tunes a method of the package, or one of a user's own.
+    """Return the job of a built-in or user-defined method.
 
     Args:
-        method: its name, here or among the entry points ``sentune.methods``, or its address,
-            ``MODULE:CLASS``.
-        space: what is searched; None: the method's own, which a user's class has as ``space``,
-            else batch size and learning rate.
+        method: name of a built-in method or of an entry point in the group ``sentune.methods``, or
+            the address of a class, ``MODULE:CLASS``.
+        space: search space; None: that of the method, or the attribute ``space`` of a user-defined
+            class, by default of batch size and learning rate.
 
     Raises:
-        InvalidValue: there is no such method, the class is none, or the space is of another method.
+        InvalidValue: there is no such method, the class is not a method, or the space is of another
+            method.
     """
     known = definitions()
     if job := known.get(method):
         if space is None:
             return job
         if space.method not in ("", method):
-            fix = f"it is tuned by {method}; give tune the space's method, or one without a method"
+            fix = f"the method is {method}; give a space of this method, or one without a method"
             raise InvalidValue("space.method", space.method, fix)
         return replace(job, space=replace(space, method=method))
     if ":" not in method and method not in installed("methods"):
         raise InvalidValue("METHOD", method, f"choose one of {', '.join(known)}")
-    from sentune import methods  # it imports torch
+    from sentune import methods  # imports torch
 
     kind = methods.find(method)
     usual = SearchSpace(

@@ -1,4 +1,4 @@
-"""InferSent: what is searched, what is selected by, and the paper's values.
+"""InferSent: search space, objective, and the values of the paper.
 
 Conneau et al.: Supervised Learning of Universal Sentence Representations from Natural Language
 Inference Data, 2017, section 3.3.
@@ -19,7 +19,7 @@ SPACE = SearchSpace(
         "pooling": Choice("max", "mean"),
     },
     live=frozenset({"learning_rate"}),
-    # Section 3.3, but the learning rate: the paper's is of SGD (0.1), this one is of AdamW.
+    # Section 3.3, except the learning rate, which is for AdamW; the paper uses SGD with 0.1.
     published={
         "hidden_size": 2048,
         "batch_size": 64,
@@ -28,7 +28,7 @@ SPACE = SearchSpace(
         "classifier_width": 512,
         "pooling": "max",
     },
-    # Small vectors and small texts.
+    # For small vectors and small corpora.
     starts={
         "scratch": {"hidden_size": 128, "batch_size": 32, "classifier_width": 64},
     },

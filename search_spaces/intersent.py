@@ -1,7 +1,7 @@
-"""InterSent: what is searched, what is selected by, and the paper's own values.
+"""InterSent: search space, objective, and the values of the paper.
 
-Paper: Bridging Continuous and Discrete Spaces, sections 2 and 3.2, appendix B. Weights of mixed
-corpora join the search where several are given: that of the first is 1.
+Paper: Bridging Continuous and Discrete Spaces, sections 2 and 3.2, appendix B. If several corpora
+are given, their weights are searched, too; that of the first is 1.
 """
 
 from sentune.job.options import OperationOptions
@@ -9,7 +9,7 @@ from sentune.study.space import Choice, SearchSpace, Uniform
 
 SPACE = SearchSpace(
     method="intersent",
-    # The plain mean of ROUGE-1 over the operations, the average of the paper's tables 1 and 8.
+    # The unweighted mean of ROUGE-1 over the operations, as in the paper's tables 1 and 8.
     objective="generation/rouge1",
     settings={
         "batch_size": Choice(64, 128, 256, 512),
@@ -23,8 +23,8 @@ SPACE = SearchSpace(
         "warmup": Uniform(0.0, 0.2),
     },
     live=frozenset({"learning_rate", "decoder_learning_rate", "alpha", "temperature"}),
-    # Section 3.2 and appendix B; batch (4 x 64), temperature and the
-    # operators' width (twice the encoder's) are those of the paper's code.
+    # Section 3.2 and appendix B; batch size (4 x 64), temperature and operator width (twice the
+    # encoder's) are from the paper's code.
     published={
         "batch_size": 256,
         "learning_rate": 5e-6,
@@ -36,8 +36,9 @@ SPACE = SearchSpace(
         "pooling": "cls",
         "warmup": 0.05,
     },
-    # From scratch the decoder has to learn the language as well. With [CLS] it still ignored the
-    # embedding after 30,000 examples of builtin:operations (fusion 54), with the mean it was at 99.
+    # From scratch the decoder must learn the language, too. After 30,000 examples of
+    # builtin:operations it still ignored the embedding with [CLS] pooling (fusion 54); with mean
+    # pooling fusion was at 99.
     starts={
         "scratch": {
             "batch_size": 64,
@@ -57,5 +58,5 @@ DEFAULTS = OperationOptions(
     max_examples=60_000,
 )
 
-# The paper's own point and the one for a small model from scratch, without finals.
+# The paper's configuration and one for a small model from scratch, without finals.
 QUICK = {"study": "intersent-quick", "trials": 2, "finalists": 0}

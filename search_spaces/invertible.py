@@ -1,4 +1,4 @@
-"""Invertible decoders: what is searched, what is selected by, and the paper's own values.
+"""Invertible decoders: search space, objective, readouts, and the values of the paper.
 
 Paper: Exploiting Invertible Decoders for Unsupervised Sentence Representation Learning, sections
 3 and 4.5.
@@ -21,7 +21,7 @@ SPACE = SearchSpace(
     },
     conditions={"coupling_layers": {"decoder": ("coupling",)}},
     live=frozenset({"learning_rate", "negatives", "beta"}),
-    # Section 4.5: d_z = 2048, so 1,024 units in each direction; one epoch.
+    # Section 4.5: d_z = 2048, hence 1,024 units in each direction; one epoch.
     published={
         "decoder": "linear",
         "hidden_size": 1024,
@@ -31,15 +31,15 @@ SPACE = SearchSpace(
         "beta": 0.01,
         "coupling_layers": 4,
     },
-    # Small vectors and small texts.
+    # For small vectors and small corpora.
     starts={
         "scratch": {"hidden_size": 128, "batch_size": 64, "learning_rate": 2e-3},
     },
     grids={
-        # Table 2: both decoders; the constraint is fixed by --set constraint=false.
+        # Table 2: both decoders; --set constraint=false turns the constraint off.
         "table-2": {"decoder": ("linear", "coupling")},
     },
-    # Section 3.4: the encoder's z, that of the inverse decoder, or both, as they are or scaled.
+    # Section 3.4: z of the encoder, of the inverse decoder, or of both, unscaled or scaled.
     readouts={"representation": ("ensemble", "ensemble_scaled", "z_en", "z_de")},
 )
 

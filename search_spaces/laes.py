@@ -1,4 +1,4 @@
-"""LAES: what is searched, what is read out, and the paper's own values.
+"""LAES: search space, readouts, and the values of the paper.
 
 Paper: Sequential Sentence Embeddings for Semantic Similarity, sections V and VI.
 """
@@ -13,11 +13,11 @@ SPACE = SearchSpace(
     objective="sts/pearson",
     settings={
         "form": Choice("res", "bres-sum", "bres-cat"),
-        # The paper leaves a at 1e-3.
+        # The paper uses a = 1e-3.
         "a": Uniform(1e-4, 1e-2, log=True),
     },
     published={"form": "res", "a": 1e-3},
-    # n_h, section VI: by the form; BRES has the grid of RES, of which it is made.
+    # n_h depends on the form (section VI); BRES has the grid of RES, from which it is built.
     readouts={
         "n_h": {
             "form": {

@@ -1,4 +1,4 @@
-"""SBERT with a softmax classifier: what is searched, what is selected by, and the paper's values.
+"""SBERT with a softmax classifier: search space, objective, and the values of the paper.
 
 Reimers, Gurevych: Sentence-BERT, 2019, sections 3.1 and 6.
 """
@@ -19,7 +19,7 @@ SPACE = SearchSpace(
         "warmup": Uniform(0.0, 0.2),
     },
     live=frozenset({"learning_rate"}),
-    # Section 3.1: batch 16, Adam at 2e-5, a tenth of the data as warm-up, mean pooling.
+    # Section 3.1: batch size 16, Adam at 2e-5, warm-up over 10 % of the data, mean pooling.
     published={
         "batch_size": 16,
         "learning_rate": 2e-5,
@@ -31,7 +31,7 @@ SPACE = SearchSpace(
         "scratch": {"batch_size": 32, "learning_rate": 1e-3},
     },
     grids={
-        # Table 6: what the classifier sees; how tokens are pooled.
+        # Table 6: input of the classifier, and pooling.
         "table-6": {
             "concatenation": (
                 "u;v",

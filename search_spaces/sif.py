@@ -1,4 +1,4 @@
-"""SIF and its kin: what is searched, what is read out, and the papers' own values.
+"""SIF, uSIF and averages of word vectors: search space, readouts, and the values of the papers.
 
 Papers: SIF (Arora et al. 2017), uSIF (Ethayarajh 2018), both as baselines of LAES, section VI.
 """
@@ -13,10 +13,10 @@ SPACE = SearchSpace(
         "variant": Choice("average", "sif", "usif"),
         "a": Uniform(1e-4, 1e-2, log=True),
     },
-    # uSIF derives its own from the vocabulary, and an average has none.
+    # uSIF derives a from the vocabulary, and an average does not use it.
     conditions={"a": {"variant": ("sif",)}},
     published={"variant": "sif", "a": 1e-3},
-    # Common components removed, fewer than the vectors have dimensions; the plain average has none.
+    # Number of common components removed, fewer than the dimensions; an average removes none.
     readouts={
         "components": {
             "variant": {

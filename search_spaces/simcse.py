@@ -1,12 +1,12 @@
-"""SimCSE: what is searched, what is selected by, and the paper's own values.
+"""SimCSE: search space, objective, and the values of the paper.
 
-Gao, Yao, Chen: SimCSE, 2021; as used in section 4.1 of GumbelCSE's paper.
+Gao, Yao, Chen: SimCSE, 2021; as used in section 4.1 of the GumbelCSE paper.
 """
 
 from sentune.job.options import JobOptions
 from sentune.study.space import Choice, SearchSpace, Uniform
 
-# A point cannot tell direction, so recognising entailment is what it is selected by.
+# The objective is recognising entailment, because points cannot tell the direction.
 SPACE = SearchSpace(
     method="simcse",
     objective="rte/auc",
@@ -19,7 +19,7 @@ SPACE = SearchSpace(
         "warmup": Uniform(0.0, 0.2),
     },
     live=frozenset({"learning_rate", "temperature", "contradiction_weight"}),
-    # Batch 512, learning rate 5e-5, temperature 0.05, [CLS].
+    # Batch size 512, learning rate 5e-5, temperature 0.05, [CLS].
     published={
         "batch_size": 512,
         "learning_rate": 5e-5,
@@ -40,7 +40,7 @@ SPACE = SearchSpace(
     },
 )
 
-# Dropout pairs from plain sentences: batch 64, learning rate 3e-5 for bert-base.
+# Dropout pairs from unlabelled sentences: batch size 64, learning rate 3e-5 for bert-base.
 UNSUPERVISED = SearchSpace(
     method="simcse-unsupervised",
     objective="rte/auc",
@@ -63,8 +63,8 @@ UNSUPERVISED = SearchSpace(
     },
 )
 
-# Pairs without hard negatives: the supervised contrastive baseline of InterSent, whose code's
-# batch and temperature these are.
+# Pairs without hard negatives: the supervised contrastive baseline of InterSent, with batch size
+# and temperature from its code.
 PAIRS = SearchSpace(
     method="simcse-pairs",
     objective="sts/spearman",

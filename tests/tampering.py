@@ -98,5 +98,5 @@ TEN = {
         change=lambda study: flip(first(study.parent, "**/part-00000.parquet")),
         names="part-00000.parquet",
     ),
-    "metric of the summary": Tampering(change=_metric, names="summary.json: trial 0 is not as"),
+    "metric of the summary": Tampering(change=_metric, names="summary.json: trial 0 differs"),
 }

@@ -29,6 +29,7 @@ from sentune.embedder.embedder import Embedder
 from sentune.errors import CorpusError, InvalidValue, SentuneError
 from sentune.job.command import FAILED, Ended
 from sentune.job.options import StudyOptions, parse
+from sentune.records import Spread
 from sentune.report.rules import RuleVerdict
 from sentune.report.view import View
 from sentune.study.space import Choice, SearchSpace
@@ -322,6 +323,8 @@ def test_a_study_is_loaded_as_tables_and_figures(tmp_path: Path) -> None:
     assert study.trials.loc[2, f"metrics.{OBJECTIVE}"] == pytest.approx(0.99)
     assert study.finalists[OBJECTIVE].tolist() == pytest.approx([0.99, 0.95])
     assert study.finalists["seed"].tolist() == [1, 2]
+    study.view.summary.finalists[0].metrics["toy/of_one_seed"] = Spread.of([0.5])
+    assert "toy/of_one_seed" not in study.finalists
     assert study.metrics.loc[OBJECTIVE, "dev"] == pytest.approx(1.0)
     assert pd.isna(study.metrics.loc[OBJECTIVE, "sd"])
     assert "toy/score" in study.verdict

@@ -1,4 +1,4 @@
-"""Tunes sentence-embedding methods on a Ray cluster."""
+"""Tunes sentence-embedding methods on Ray clusters."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is asked for: ``import sentune`` alone does not load torch."""
+    """Import a public name on first use, so that ``import sentune`` does not load torch."""
     if name in _MODULES:
         return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""``python -m sentune``: the command line; ``python -m sentune train`` needs no Ray."""
+"""``python -m sentune``: the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions of the Python API: tune or fit a method, load a study, measure a model."""
+"""The Python API: functions to tune or fit a method, load and compare studies, evaluate a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pandas as pd
 from sentune.corpora.tables import Data, are_columns, specs_of
 from sentune.errors import InvalidValue, SentuneError
 from sentune.job.command import FAILED, Ended
-from sentune.job.notebook import without_advice
+from sentune.job.notebook import silence_widget_warnings
 from sentune.job.options import StudyOptions, parse
 from sentune.study.space.domains import python_number
 from sentune.study_result import StudyResult
@@ -33,21 +33,21 @@ Method = TypeVar("Method", bound="type[SentenceMethod]")
 
 
 Judged: TypeAlias = "Data | Sequence[Data] | Mapping[str, Data]"
-"""Corpora to judge on; of a mapping each for the task that it is under."""
+"""Data of one or several corpora, or a mapping from a task to its data."""
 
 
 class StudyFailed(SentuneError):
-    """A study that failed; the message says why."""
+    """Raised if a study fails; the message says why."""
 
 
 def method(kind: Method) -> Method:
-    """Check a method of one's own where its class is defined; a decorator.
+    """Decorator that checks a user-defined method when its class is defined.
 
-    The class may then stand in ``tune`` and ``fit``, and its address, ``MODULE:CLASS``, wherever a
-    method is named.
+    Pass the class to ``tune`` or ``fit``, and its address, ``MODULE:CLASS``, to commands and
+    options that take the name of a method.
 
     Raises:
-        InvalidValue: it is not derived from ``SentenceMethod``, or lacks something.
+        InvalidValue: the class is not derived from ``SentenceMethod``, or is incomplete.
     """
     from sentune.methods import checked
 
@@ -65,29 +65,29 @@ def tune(
     set: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> StudyResult:
-    """Tune a method as its job does, and return the study; the same call resumes it.
+    """Tune a method and return the study; the same call resumes it.
 
     Args:
-        method: name of a method, as ``sentune tune --help`` lists them; or a class of one's own,
-            its address, ``MODULE:CLASS``, or its name among the entry points ``sentune.methods``.
-        corpus: to train on; None: the one that ships with the package.
+        method: name of a method, as listed by ``sentune tune --help``, or of an entry point in the
+            group ``sentune.methods``; or your own class, or its address, ``MODULE:CLASS``.
+        corpus: to train on; None: the built-in one.
         dev: to select on; several in a list, or a mapping from a task to its data.
-        test: read once, at the end, for the winner; as ``dev``.
-        space: what is searched; None: the method's own of ``search_spaces``, or the class's own
-            ``space``.
+        test: to test the winner on, once, at the end; as ``dev``.
+        space: search space; None: that of the method in ``search_spaces``, or the attribute
+            ``space`` of your own class.
         set: setting -> a value that fixes it, a list of values, or ``"LOW..HIGH"`` to search.
-        options: of the job, such as ``trials=8, storage="studies"``: those of
-            ``sentune tune METHOD --help`` but ``--dry-run``, with ``_`` for ``-``; ``sampler`` may
-            be a class.
+        options: other options of ``sentune tune METHOD --help`` with ``_`` for ``-``, such as
+            ``trials=8, storage="studies"``, except ``--dry-run``; ``sampler`` may be a class.
 
     Returns:
-        The study, complete, stopped by a budget, or interrupted.
+        The study: complete, stopped by a budget, or interrupted.
 
     Raises:
-        InvalidValue: an option or a value that cannot be used, with what is allowed.
-        CorpusError: data that cannot be read.
-        StudyFailed: too many trials failed, none came to its end, or the storage cannot be written.
-        StudyConflict: the study was made from something else, or another process drives it.
+        InvalidValue: an option or a value cannot be used; says what is allowed.
+        CorpusError: data cannot be read.
+        StudyFailed: too many trials failed, none was completed, or the storage cannot be written.
+        StudyConflict: the study has another space, corpus, method or objective, or another process
+            drives it.
     """
     from search_spaces import find_job
     from sentune.job.run import tune as run_job
@@ -95,7 +95,7 @@ def tune(
     job = find_job(_name_of(method), space)
     space = job.space
     flags = ("quick",) if job.quick is not None else ()
-    fields = type(job.defaults).model_fields.keys() - {"dry_run"}  # there is no study to return
+    fields = type(job.defaults).model_fields.keys() - {"dry_run"}  # it has no study to return
     _check_known(options, known=(*fields, *flags))
     options = _plain(options)
     chosen = {**options, "set": _set(set or {})}
@@ -130,20 +130,20 @@ def fit(
     """Train one configuration on this machine, without Ray, and return its best model.
 
     Args:
-        method, corpus, dev: as of ``tune``.
-        set: setting or readout -> its value; the others are the method's own.
-        out: folder of the run, which the same call continues; None: a temporary one, which is
+        method, corpus, dev: as in ``tune``.
+        set: setting or readout -> value; the others have the method's defaults.
+        out: folder of the run, which the same call resumes; None: a temporary folder, which is
             removed when the program ends.
-        workers: processes; on a machine with GPUs each takes one.
-        options: those of ``sentune train --help``, with ``_`` for ``-``: ``encoder``,
+        workers: number of processes, one per GPU if there are any.
+        options: other options of ``sentune train --help`` with ``_`` for ``-``: ``encoder``,
             ``vectors``, ``max_examples``, ``seed``, ...
 
     Raises:
-        InvalidValue: an option or a value that cannot be used, or ``out`` holds another run.
-        CorpusError: data that cannot be read.
-        TrialFailed: the training cannot go on.
+        InvalidValue: an option or a value cannot be used, or ``out`` has another run.
+        CorpusError: data cannot be read.
+        TrialFailed: the training cannot continue.
     """
-    without_advice()
+    silence_widget_warnings()
     from sentune.embedder.embedder import Embedder
     from sentune.terminal import say
     from sentune.training.local import LocalRun, run_locally
@@ -167,15 +167,15 @@ def fit(
 def load_study(
     name: str, *, storage: str | Path | None = None, optuna: str | None = None
 ) -> StudyResult:
-    """Return a study of a storage as it stands, in whatever state.
+    """Load a study in its present state, which may be running or incomplete.
 
     Args:
         name: of the study.
         storage: folder or URI of all studies; None: ``$SENTUNE_STORAGE``, else ``studies``.
-        optuna: its Optuna storage where the job had ``--optuna``.
+        optuna: the job's ``--optuna``, if it had one.
 
     Raises:
-        InvalidValue: there is no such study; says which ones there are.
+        InvalidValue: there is no such study; lists those that exist.
     """
     from sentune.job.options import default_storage
     from sentune.study.store.study_index import find_study
@@ -191,19 +191,19 @@ def compare(
     """Compare studies of any methods by one metric.
 
     Args:
-        studies: loaded ones, or names.
-        metric: ``task/metric``, or ``task/metric:min`` where smaller is better; None: the
-            objective, which all of them have to share.
-        storage: of those that are named, as of ``load_study``.
+        studies: studies, or their names.
+        metric: ``task/metric``, or ``task/metric:min`` if smaller is better; None: the objective,
+            which the studies must share.
+        storage: of the studies given by name, as in ``load_study``.
 
     Returns:
-        A row for each study, the best on dev first: ``method``, ``metric``, ``dev``, ``error``,
-        ``seeds``, ``test``, ``test_error``, ``p`` (Welch's t test over the seeds against the first
-        row), ``p_pairs`` (exact sign test against it on the same test pairs), ``judged_on``,
-        ``encoder``, ``state``.
+        One row per study, the best on dev first: ``method``, ``metric``, ``dev``, ``error``,
+        ``seeds``, ``test``, ``test_error``, ``p`` (Welch's t-test over the seeds against the first
+        row), ``p_pairs`` (exact sign test against the first row on the same test pairs),
+        ``judged_on``, ``encoder``, ``state``.
 
     Raises:
-        InvalidValue: no study, one that is not there, or objectives that differ.
+        InvalidValue: no study is given, one does not exist, or the objectives differ.
     """
     from sentune.report.leaderboard import leaderboard
 
@@ -226,26 +226,26 @@ def evaluate(
 
     Args:
         model: a folder, a URI, ``models:/NAME@champion``, or a loaded model.
-        tasks: task (``rte``, ``direction``, ``sts``, ... or one of one's own) -> its data;
-            docs/tasks.md lists all.
-        dev: as ``tasks``: development sets on which readouts such as the threshold are chosen;
-            None: those that the model was tuned to.
-        prior: of the classes of ambiguous-rte, to which ``dev`` is weighted: ``both=0.3`` or
+        tasks: task (``rte``, ``direction``, ``sts``, ... or your own) -> its data; docs/tasks.md
+            lists all tasks.
+        dev: task -> development set on which readouts such as the threshold are chosen; None: the
+            readouts stored with the model are used.
+        prior: class prior of ambiguous-rte to which ``dev`` is weighted: ``both=0.3`` or
             ``balanced``.
         batch_size: sentences encoded together.
-        folds: of transfer tasks; SentEval has 10.
-        exclude: pairs that ``direction`` leaves out where a corpus labels both directions:
+        folds: number of folds of transfer tasks; SentEval has 10.
+        exclude: pairs that ``direction`` leaves out if a corpus labels both directions:
             ``both-ways`` (GumbelCSE) or ``none`` (GaussCSE).
-        component_from: of invertible decoders: ``corpus``, or ``task`` for sts without the
-            principal component of the task's own sentences, as in papers.
+        component_from: principal component that invertible decoders remove for sts: that of the
+            training ``corpus``, or of the sentences of the ``task``, as in papers.
 
     Returns:
-        A row for each task and metric, with its ``value`` (fractions, not per cent). What the
-        model cannot do has no value and a ``reason``.
+        One row per task and metric, with its ``value`` (a fraction, not percent). A metric that
+        the model cannot have has no value but a ``reason``.
 
     Raises:
-        InvalidValue: an unknown task, or what is no model.
-        CorpusError: data that cannot be read.
+        InvalidValue: a task is unknown, or there is no such model.
+        CorpusError: data cannot be read.
     """
     from sentune.embedder.embedder import Embedder
     from sentune.tasks import make_tasks, with_prior
@@ -253,7 +253,7 @@ def evaluate(
     if not tasks:
         raise InvalidValue("tasks", dict(tasks), "give task -> data, as in {'rte': pairs}")
     if prior and not dev:
-        raise InvalidValue("prior", prior, "give dev too, whose pairs it weights")
+        raise InvalidValue("prior", prior, "it weights the pairs of dev; give this, too")
     embedder = model if isinstance(model, Embedder) else Embedder.load(model)
     embedder.require_component(component_from)
     judge: Any = {"batch_size": batch_size, "component_from": component_from}
@@ -277,7 +277,7 @@ def evaluate(
 
 
 def _name_of(method: str | type[SentenceMethod]) -> str:
-    """Return the name under which a method is found, that of a class being its address."""
+    """Return a method's name, or the address of its class."""
     if isinstance(method, str):
         return method
     from sentune.methods import checked
@@ -286,7 +286,7 @@ def _name_of(method: str | type[SentenceMethod]) -> str:
 
 
 def _specs_of(data: Judged, role: str, folder: str) -> tuple[str, ...]:
-    """Return ``FORMAT:PATH`` of each corpus, behind ``TASK=`` where it is given for a task."""
+    """Return ``FORMAT:PATH`` of each corpus, or ``TASK=FORMAT:PATH`` if it is for one task."""
     from sentune.tasks import task_and_corpus
     from sentune.tasks.own import in_other_processes
 
@@ -298,14 +298,14 @@ def _specs_of(data: Judged, role: str, folder: str) -> tuple[str, ...]:
 
 
 def _check_known(options: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuse options that are not known."""
+    """Refuse unknown options."""
     for name in options:
         if name not in known:
             raise InvalidValue(name, options[name], f"give one of {', '.join(sorted(known))}")
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with numpy's numbers and paths as those of Python and as text."""
+    """Convert numpy's numbers to Python's, and paths to text."""
     return {
         name: os.fspath(value) if isinstance(value, Path) else python_number(value)
         for name, value in values.items()
@@ -313,7 +313,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return settings as ``--set`` has them."""
+    """Return settings as values of ``--set``."""
 
     def text(value: Any) -> str:
         return "none" if value is None else str(value)
@@ -325,7 +325,7 @@ def _set(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _corpora(tasks: Mapping[str, Data]) -> list[tuple[str, Corpus]]:
-    """Return (task, corpus) for each task; rows in memory are read from a file of this process."""
+    """Return (task, corpus) for each task; data in memory are read through a temporary file."""
     from sentune.corpora.formats import read
     from sentune.tasks import kind_of, of_task
 

@@ -1,7 +1,7 @@
-"""What this process is doing on a trial: one record, replaced with every step.
+"""The progress of a trial in this process: one record, which is replaced at every step.
 
-Whatever takes long calls ``beat``; a launcher sends the newest record to the driver, which shows it
-and takes a trial that gives none for a lost one. A beat costs a few microseconds and sends nothing.
+Code that takes long calls ``beat``, which costs a few microseconds and sends nothing. A launcher
+sends the newest record to the driver, which displays it and restarts trials without beats.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from typing import Any, Literal
 Phase = Literal["loading", "tokenising", "training", "validating", "decoding", "saving"]
 
 SECONDS = 2.0
-"""Between the beats of a block that cannot give them itself."""
+"""Time between the beats of ``beating``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Beat:
-    """A sign of a trial's first worker.
+    """The progress of a trial's first worker.
 
     Attributes:
+        phase: what the worker is doing.
+        examples: that the trial has trained on.
         loss: of the newest step; None before the first one.
-        rate: examples a second in training since the last validation; 0 before the first step.
-        done, total: units of the phase (steps, chunks of sentences, tasks); 0: not known.
-        number: of this beat; it grows with every sign of life of the process.
-        node, pid: IP address of the worker's machine, and its process there.
-        waits: what the process has been waiting for during a while; empty if for nothing.
+        rate: examples per second in training since the last validation; 0 before the first step.
+        done, total: units of the phase (steps, chunks of sentences, tasks); 0: unknown.
+        number: of this beat; it increases with each beat of the process.
+        node, pid: IP address of the worker's machine, and its process ID.
+        waits: what the process has been waiting for; empty if it is not waiting.
     """
 
     phase: Phase = "loading"
@@ -59,8 +61,11 @@ def beat(
     done: int = 0,
     total: int = 0,
 ) -> None:
-    """Replace this process's beat: what is left out stays, within a phase the position too."""
-    global _newest  # one trial at a time runs in a process, whichever its threads
+    """Update this process's beat; values that are not given stay.
+
+    ``done`` and ``total`` stay within a phase unless a new ``total`` is given.
+    """
+    global _newest  # a process runs one trial at a time
     given = {"phase": phase, "examples": examples, "loss": loss, "rate": rate}
     changes: dict[str, Any] = {name: new for name, new in given.items() if new is not None}
     if phase is not None or total:
@@ -70,9 +75,9 @@ def beat(
 
 @contextmanager
 def beating(phase: Phase) -> Iterator[None]:
-    """Give beats while the block runs in a library that cannot, such as a decomposition.
+    """Send regular beats while a library function runs that cannot, such as a decomposition.
 
-    They stop with the process, but not where the library itself never returns.
+    They continue if the function never returns.
     """
     beat(phase)
     with repeated(lambda: beat(phase), SECONDS, "sentune-beats"):
@@ -81,7 +86,13 @@ def beating(phase: Phase) -> Iterator[None]:
 
 @contextmanager
 def repeated(action: Callable[[], object], seconds: float, name: str) -> Iterator[None]:
-    """Call an action every so many seconds, in a thread of that name, while the block runs."""
+    """Call an action every ``seconds`` in a thread while the context is open.
+
+    Args:
+        action: to call.
+        seconds: between two calls.
+        name: of the thread.
+    """
     ended = threading.Event()
 
     def repeat() -> None:
@@ -98,7 +109,7 @@ def repeated(action: Callable[[], object], seconds: float, name: str) -> Iterato
 
 
 def begin(node: str = "", pid: int = 0) -> None:
-    """Begin another trial in this process: it loads, and has seen nothing."""
+    """Reset the beat for a new trial in this process."""
     global _newest
     _newest = replace(Beat(node=node, pid=pid), number=_newest.number + 1)
 

@@ -1,8 +1,8 @@
-"""Which code runs: its fingerprint, how workers get it, and which part a method's results need.
+"""The running code: its fingerprint, its transfer to workers, and the part that results depend on.
 
-The code that was submitted must win over an installed one. On the driver the job's own path does
-that (``jobs/_path.py``). On the workers the path alone does not (they ran the installed code), so
-the package travels with the job as Ray ``py_modules``, which come first on a worker's path.
+Submitted code must take precedence over an installed package. On the driver ``jobs/_path.py`` puts
+it first on the import path. Workers would still import the installed package, so the package is
+sent to them as Ray ``py_modules``, which come first on a worker's path.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from sentune.lazy_import import collect_rarely
 from sentune.user_code import MODULES, shipped
 
 PACKAGE = Path(__file__).parent
-"""What runs on workers. A search space stays on the driver: a trial gets its values."""
+"""The package that is sent to workers; ``search_spaces`` is used on the driver only."""
 
 FOLLOWED = ("corpora", "encoders", "geometry", "methods", "readouts", "tasks", "training")
-"""Parts of the package between a corpus and a metric."""
+"""Subpackages on which the metrics of a trial may depend."""
 
 REGISTRIES = (
     "sentune.methods",
     "sentune.training.recipes",
     "sentune.corpora.formats.registry",
 )
-"""Modules that import all methods, recipes or formats, of which a study has few."""
+"""Modules that import all methods, recipes or formats, of which a study uses few."""
 
 HIDE_GPUS = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
-"""Ray's variable that hides all GPUs from a worker given none, which 2.60 does not by itself."""
+"""Ray's variable that hides GPUs from workers without one, which is not the default in 2.60."""
 
 ANSWER_SECONDS = 120.0
-"""Of all nodes; a worker's first start ships the packages."""
+"""Timeout for the answers of all nodes; at their first start workers receive the packages."""
 
 _FIX = (
     "start Ray with ray.init(runtime_env=sentune.code.runtime_env()) "
@@ -47,16 +47,16 @@ _FIX = (
 
 
 class CodeMismatch(SentuneError):
-    """Driver and worker run different code."""
+    """Raised if driver and worker run different code."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """The code of a package as this process finds it.
+    """The code of a package in this process.
 
     Attributes:
         fingerprint: hash over ``files``.
-        folders: where it lies; a tuple, as versions on workers know it.
+        folders: of the package; a tuple for compatibility with older versions on workers.
         files: ``package/path.py`` -> hash of its content.
     """
 
@@ -66,7 +66,7 @@ class Code:
 
 
 def read_code(folder: Path) -> Code:
-    """Read the code of a package's folder; where that lies does not change the fingerprint."""
+    """Read the code in a package's folder; the fingerprint does not depend on the folder's path."""
     files = {
         f"{folder.name}/{path.relative_to(folder).as_posix()}": _digest(path.read_bytes())
         for path in folder.rglob("*.py")
@@ -76,14 +76,17 @@ def read_code(folder: Path) -> Code:
 
 
 def result_code(modules: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
-    """Return file -> digest of the code that figures depend on: of modules and what they import.
+    """Return file -> digest of the code that metrics depend on: modules and their imports.
 
-    A study is not continued across a change of it. It is found without running it: imports inside
-    functions count, of a package's ``__init__`` those of the names that are asked for, and of a
-    registry none. Of this package the given modules count, and what they import of the parts in
-    ``FOLLOWED``: how a study is driven, kept, shown and tracked changes no figure. Of a module
-    outside of this package, what it imports from its own package counts, or from modules beside
-    its file.
+    A study is not resumed after this code has changed. Imports are found by parsing, including
+    those inside functions. Of a package's ``__init__``, only the imports of the requested names
+    count, and of modules in ``REGISTRIES`` none. In this package, imports are followed into the
+    subpackages in ``FOLLOWED``, because the others do not affect metrics. In other code, they are
+    followed within a module's package, or to modules in the folder of its file.
+
+    Args:
+        modules: names of the modules to start from.
+        package: folder of this package.
 
     Raises:
         InvalidValue: a module has no file.
@@ -95,7 +98,11 @@ def result_code(modules: Iterable[str], package: Path = PACKAGE) -> dict[str, st
 
 
 class _ImportClosure:
-    """The files that modules import: path below the folder on the import path -> digest."""
+    """Collects the files that modules import.
+
+    Attributes:
+        files: path, relative to the folder on the import path -> digest.
+    """
 
     def __init__(self, package: Path) -> None:
         self.files: dict[str, str] = {}
@@ -104,12 +111,12 @@ class _ImportClosure:
         self._seen: set[str] = set()
 
     def begin(self, module: str) -> None:
-        """Add a module, whichever part of the package it lies in, and what it imports."""
+        """Add a module of any subpackage or of other code, and its imports."""
         top = module.partition(".")[0]
         if top not in self._folders:
             place = getattr(sys.modules.get(module), "__file__", None)
             if place is None:
-                raise InvalidValue("method", module, "its class must lie in a module of a file")
+                raise InvalidValue("method", module, "define its class in a module with a file")
             depth = module.count(".") + (Path(place).name == "__init__.py")
             folder = Path(place).resolve().parents[depth]
             beside = {path.stem for path in folder.glob("*.py")} if not depth else set()
@@ -131,7 +138,7 @@ class _ImportClosure:
             self._follow(source, name)
 
     def _follow(self, module: str, name: str) -> None:
-        """Add the module that a name comes from; the empty name stands for the module itself."""
+        """Add the module that defines ``name``; an empty name stands for the module itself."""
         parts = module.split(".")
         if parts[0] == self._package and len(parts) > 1 and parts[1] not in FOLLOWED:
             return
@@ -147,7 +154,7 @@ class _ImportClosure:
         self._add(module)
 
     def _file(self, module: str) -> Path | None:
-        """Return the file of a module that may count."""
+        """Return a module's file; None if it is outside the folders that are followed."""
         folder = self._folders.get(module.partition(".")[0])
         if folder is None:
             return None
@@ -157,7 +164,7 @@ class _ImportClosure:
 
 
 def _imports(tree: ast.Module, module: str, file: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield module, name there and name here of all that a module imports, in functions too."""
+    """Yield (source module, name there, name here) for all imports, also inside functions."""
     package = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -170,21 +177,21 @@ def _imports(tree: ast.Module, module: str, file: Path) -> Iterator[tuple[str, s
 
 @cache
 def loaded_code() -> Code:
-    """Return the code this process runs, read once: files edited later were not imported."""
+    """Return the code of this process; it is read once, because later edits are not imported."""
     return read_code(PACKAGE)
 
 
 def runtime_env() -> dict[str, Any]:
-    """Return what ``ray.init(runtime_env=...)`` needs so that workers run the driver's code.
+    """Return the ``runtime_env`` of ``ray.init`` with which workers run the driver's code.
 
-    Bytecode stays out: it is written while the job starts and would change the package's hash. A
-    worker that was given no GPU sees none, so that two trials do not share one unasked. Workers
-    collect garbage rarely while they import.
+    Bytecode is excluded, because it is written while the job starts and would change the package's
+    hash. Workers without a GPU see none, so that trials do not share one by accident, and all
+    workers collect garbage less often during imports.
     """
     own = shipped()
     places = dict.fromkeys(str(path) for path in own.values())
     for module, path in own.items():
-        if path.is_file():  # with what it imports from beside it
+        if path.is_file():  # add the modules that it imports from its folder
             tops = {name.partition("/")[0] for name in result_code([module])} - {PACKAGE.name}
             places |= dict.fromkeys(str(path.parent / top) for top in sorted(tops))
     return {
@@ -196,7 +203,10 @@ def runtime_env() -> dict[str, Any]:
 
 
 def require_code(expected: str) -> None:
-    """Check that this process runs code of the driver's fingerprint; costs a few ms, once.
+    """Check that this process runs the driver's code, which takes a few ms once.
+
+    Args:
+        expected: fingerprint of the driver's code.
 
     Raises:
         CodeMismatch: the fingerprints differ.
@@ -210,19 +220,19 @@ def require_code(expected: str) -> None:
 
 
 def assert_same_code() -> None:
-    """Compare the code of this driver with that of a worker process on every node alive.
+    """Check that workers on all nodes run the driver's code.
 
-    The tasks ask for no CPU, so they neither wait for trials nor make the cluster grow. Nodes that
-    join later are checked by ``require_code``.
+    The tasks need no CPU, so they neither wait for trials nor start nodes. Nodes that join later
+    are checked by ``require_code``.
 
     Raises:
-        CodeMismatch: a worker's code differs, with both fingerprints, folders and the files.
+        CodeMismatch: a worker's code differs; names fingerprints, folders and files.
         ray.exceptions.GetTimeoutError: a node did not answer in time.
     """
-    import ray  # the fingerprint above is also wanted where only torch is installed
+    import ray  # here, because the functions above must work without Ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    # Defined here, so that it travels by value: an older installed version has no such function.
+    # Defined here to be pickled by value, because an older installed version lacks this function.
     def worker_code() -> Code | str:
         try:
             from sentune.code import loaded_code
@@ -245,12 +255,18 @@ def assert_same_code() -> None:
         except ray.exceptions.RayError:
             if any(one["Alive"] for one in ray.nodes() if one["NodeID"] == node["NodeID"]):
                 raise
-            continue  # it went while it was asked: no trial will run there
+            continue  # the node was removed meanwhile
         compare(loaded_code(), found, where=node["NodeManagerAddress"])
 
 
 def compare(driver: Code, worker: Code | str, *, where: str) -> None:
-    """Raise ``CodeMismatch`` where a worker's code (or its import error) is not the driver's."""
+    """Raise ``CodeMismatch`` unless a worker's code equals the driver's.
+
+    Args:
+        driver: code of the driver.
+        worker: code of the worker, or its import error.
+        where: address of the worker's node.
+    """
     if isinstance(worker, str):
         raise CodeMismatch(f"the worker on {where} cannot import sentune.code: {worker}; {_FIX}")
     if worker.fingerprint != driver.fingerprint:

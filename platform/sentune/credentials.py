@@ -1,4 +1,4 @@
-"""Keeps credentials out of all that is printed, logged, tagged, stored or uploaded."""
+"""Removes credentials from texts that are printed, logged, stored or uploaded."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 _OPEN = r"(?:password|passwd|passphrase|pwd|secret|(?:access|auth|bearer|session)token)"
 _APART = r"(?:token|signature|sig|credentials?|api[-_]?key|access[-_]?key(?:[-_]?id)?)"
 _NAME = rf"(?:[A-Za-z0-9_-]*{_OPEN}|(?:[A-Za-z0-9_-]*[-_])?{_APART})"
-"""``sslpassword`` and ``PGPASSWORD`` count, ``tokenizer`` and ``max_tokens`` do not."""
+"""Matches ``sslpassword`` and ``PGPASSWORD``, but not ``tokenizer`` and ``max_tokens``."""
 
 _PORT = r"\d+(?:[^\w@%!$.-]|$)"
 _USER_INFO = re.compile(rf"(?<=://)(?:[^/\s'\"]*@|[^/\s:'\"@]*:(?!{_PORT})\S*@)")
-"""The second form: a password with a slash or a quote in it, as keys of object stores have."""
+"""The second alternative matches a password with a slash or quote, as in keys of object stores."""
 _ASSIGNED = re.compile(rf"(?i)(?<![A-Za-z0-9])({_NAME}\s*=\s*['\"]?)[^\s&'\";,]+")
 _QUOTED = re.compile(rf"(?i)(['\"]{_NAME}['\"]\s*:\s*)(?:'[^']*'|\"[^\"]*\")")
 _OPTION = re.compile(rf"(?i)(--{_NAME}\s+)(?!--)\S+")
@@ -21,12 +21,11 @@ _NAMED = re.compile(rf"(?i){_NAME}")
 
 
 def without_credentials(value: Any) -> Any:
-    """Return a copy in which no text holds a credential; lists and dicts are walked.
+    """Return a copy of a text, or of lists and dicts of texts, without credentials.
 
-    Left out: ``user:password@`` of a URI, what is assigned to a name that ends in password, token,
-    secret and the like (``?sig=...``, ``AWS_SECRET_ACCESS_KEY=...``), the value after an option of
-    such a name (``--api-key ...``), the text under such a key of a dict, and an HTTP
-    authorization.
+    Credentials are ``user:password@`` in a URI; a value assigned to a name that ends in password,
+    token, secret or similar (``?sig=...``, ``AWS_SECRET_ACCESS_KEY=...``), given to an option of
+    such a name (``--api-key ...``) or stored under such a key of a dict; and HTTP authorizations.
 
     >>> without_credentials("postgresql://ann:pw@db/optuna?token=x")
     'postgresql://db/optuna?token=***'

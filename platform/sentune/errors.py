@@ -1,4 +1,4 @@
-"""Errors that say what is wrong and what to do about it; none tells a credential."""
+"""The package's errors, whose messages say what is wrong and how to fix it."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ if TYPE_CHECKING:
 
 
 class SentuneError(Exception):
-    """Base of every error that this package raises on purpose.
+    """Base class of the errors that this package raises.
 
-    Its text goes to logs, databases and reports, so credentials in it are left out.
+    Credentials are removed from the message, which goes to logs, databases and reports.
     """
 
     def __init__(self, *parts: object) -> None:
         super().__init__(*(without_credentials(part) for part in parts))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without ``__init__``, whose arguments are each subclass's own."""
+        """Pickle without calling ``__init__``, whose arguments differ between subclasses."""
         return type(self).__new__, (type(self),), {**vars(self), "args": self.args}
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first words of an error's text."""
+    """Return the first line of an error's text."""
     lines = (line.strip() for line in str(error).splitlines())
     return str(without_credentials(next((line for line in lines if line), "no message")))
 
 
 def last_line(error: BaseException) -> str:
-    """Return the last line of an error's text, where Ray says why; empty where it has none."""
+    """Return the last line of an error's text, the reason in Ray's errors; may be empty."""
     return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), "")
 
 
 def named(error: BaseException) -> str:
-    """Return the kind of an error and its first words."""
+    """Return the class and the first line of an error."""
     return f"{type(error).__name__}: {first_line(error)}"
 
 
 class InvalidValue(SentuneError, ValueError):
-    """A value that cannot be used, found where it enters.
+    """Raised for a value that cannot be used.
 
     Args:
-        field: the option, setting or field as its user writes it (``--trials``, ``batch_size``).
-        value: what was given; an empty text is missing.
-        fix: what is allowed, as the end of "<field>: <value> cannot be used; ...".
+        field: the option, setting or field as the user writes it (``--trials``, ``batch_size``).
+        value: the given value; an empty text counts as missing.
+        fix: what is allowed; end of the message "<field>: <value> cannot be used; <fix>".
     """
 
     def __init__(self, field: str, value: object, fix: str) -> None:
@@ -60,27 +60,28 @@ class InvalidValue(SentuneError, ValueError):
 def invalid_value(
     error: ValidationError, given: Mapping[str, Any], shown: Callable[[str], str] = str
 ) -> InvalidValue:
-    """Return pydantic's first error as ours.
+    """Convert pydantic's first error to an ``InvalidValue``.
 
     Args:
+        error: of pydantic.
         given: name of a field -> its value.
-        shown: name of a field -> as its user writes it.
+        shown: returns the name of a field as the user writes it.
     """
     first = error.errors()[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InvalidValue):
         return cause
     message = first["msg"].removeprefix("Value error, ")
-    name = str(first["loc"][0]) if first["loc"] else "settings"  # of several together
+    name = str(first["loc"][0]) if first["loc"] else "settings"  # the error is of several fields
     return InvalidValue(shown(name), given.get(name), message[:1].lower() + message[1:])
 
 
 class CheckpointGone(InvalidValue):
-    """The checkpoint of another run from which one was to go on is missing or damaged."""
+    """Raised if a run continues from a checkpoint of another run that is missing or damaged."""
 
 
 class CorpusError(SentuneError):
-    """A corpus that cannot be read, with file, line where known, and reason."""
+    """Raised for a corpus that cannot be read; names file, line if known, and reason."""
 
     def __init__(self, path: str | Path, reason: str, *, line: int | None = None) -> None:
         where = f"{path}:{line}" if line is not None else str(path)
@@ -89,7 +90,7 @@ class CorpusError(SentuneError):
 
 
 class DamagedFile(SentuneError):
-    """A file that does not hold what was written, with what is wrong and what to do."""
+    """Raised for a damaged file; says what is wrong and how to fix it."""
 
     def __init__(self, path: str | Path, why: str, fix: str) -> None:
         super().__init__(f"{path}: {why}; {fix}")
@@ -97,16 +98,16 @@ class DamagedFile(SentuneError):
 
 
 class TrialFailed(SentuneError):
-    """A trial that cannot go on; the message is the reason shown to the user."""
+    """Raised if a trial cannot continue; the message is the reason shown to the user."""
 
 
 class StudyConflict(SentuneError):
-    """A study that exists with another space, corpus, method or objective."""
+    """Raised if a study has another space, corpus, method or objective, or another driver."""
 
 
 class Overtaken(StudyConflict):
-    """A driver that another start of its study has replaced: it must not write any more."""
+    """Raised in a driver that was replaced by another start of its study and must not write."""
 
 
 class PlanError(InvalidValue):
-    """A plan that cannot run on the cluster at hand."""
+    """Raised for a plan that cannot run on the cluster."""

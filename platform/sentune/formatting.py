@@ -1,4 +1,4 @@
-"""Numbers and settings as people read them, the same on the terminal and in a report."""
+"""Formats numbers, metrics and settings for the terminal and for reports."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MARKS = {
     TrialState.FAILED: ("failed", "red"),
     TrialState.INFEASIBLE: ("no memory", "red"),
 }
-"""Word and colour of a state on a terminal."""
+"""State -> its word and colour on a terminal."""
 
 STATES = {state: word for state, (word, _) in MARKS.items()}
 STATES[TrialState.INFEASIBLE] = "infeasible"
-"""Word of a state in a report."""
+"""State -> its word in a report."""
 
 SIGNS = {
     TrialState.RUNNING: "○",
@@ -29,23 +29,23 @@ SIGNS = {
     TrialState.FAILED: "✕",
     TrialState.INFEASIBLE: "◇",
 }
-"""A shape for each state, so that none depends on colour."""
+"""State -> its symbol, which distinguishes states without colours."""
 
 NO_SHARES = (
     "loss", "deviation", "examples_per_second", "mse", "perplexity", "references_per_sentence",
 )  # fmt: skip
-"""Metrics that are no fractions, by the last part of their names."""
+"""Last parts of the names of metrics that are not fractions."""
 
 
 def percent(value: float | None, sd: float | None = None) -> str:
-    """Return 0.9312 as ``93.1 %``; with a standard deviation ``93.1 ± 0.4 %``."""
+    """Format 0.9312 as ``93.1 %``, or with a standard deviation as ``93.1 ± 0.4 %``."""
     if value is None or not math.isfinite(value):
         return "-"
     return f"{100 * value:.1f} %" if sd is None else f"{100 * value:.1f} ± {100 * sd:.1f} %"
 
 
 def short(settings: dict[str, Any]) -> str:
-    """Return settings on one line, floats to three digits."""
+    """Format settings on one line, with three digits of floats."""
     return ", ".join(
         f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in settings.items()
@@ -53,7 +53,7 @@ def short(settings: dict[str, Any]) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Return 75 seconds as ``1:15``, 4000 as ``1:06:40``, a difference of -20 as ``-0:20``."""
+    """Format 75 seconds as ``1:15``, 4000 as ``1:06:40``, and -20 as ``-0:20``."""
     hours, rest = divmod(abs(round(seconds)), 3600)
     sign, whole = "-" if round(seconds) < 0 else "", f"{hours}:" if hours else ""
     minutes = f"{rest // 60:02}" if hours else f"{rest // 60}"
@@ -61,11 +61,11 @@ def clock(seconds: float) -> str:
 
 
 ON_PART = "~"
-"""Before a metric that was measured on a part of dev."""
+"""Prefix of a metric that was measured on a part of dev."""
 
 
 def measured(metric: str, value: float | None, sd: float | None = None) -> str:
-    """Return a metric in its unit: a share in percent, seconds as a clock, a loss as it is."""
+    """Format a metric: fractions in percent, seconds as a clock, others as plain numbers."""
     if value is None or not math.isfinite(value):
         return "-"
     if is_share(metric):
@@ -76,23 +76,23 @@ def measured(metric: str, value: float | None, sd: float | None = None) -> str:
 
 
 def is_share(metric: str) -> bool:
-    """Return whether a metric is a fraction, by the last part of its name."""
+    """Return whether a metric is a fraction, judging by the last part of its name."""
     last = metric.rpartition("/")[2]
     return not (last.endswith("seconds") or last in NO_SHARES)
 
 
 def _plain(value: float, digits: int = 4) -> str:
-    """Return a number that is no share: 128,569 and 39.9."""
+    """Format a number that is not a fraction, as in 128,569 and 39.9."""
     return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
 def spread(metric: str, over: Spread, error: float | None = None) -> str:
-    """Return a metric over seeds; for one run with the error measured beside it, if any."""
+    """Format a metric over seeds; with a single seed ``error`` is its error, if known."""
     return measured(metric, over.mean, over.sd if len(over.values) > 1 else error)
 
 
 def setting(value: Any) -> str:
-    """Return a setting: floats to three digits, lists as JSON."""
+    """Format a setting: three digits of floats, lists as JSON."""
     if isinstance(value, bool) or value is None:
         return "-" if value is None else str(value).lower()
     if isinstance(value, float):
@@ -103,14 +103,14 @@ def setting(value: Any) -> str:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a number; a truth value is none."""
+    """Return whether a value is a number and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def differences(was: Any, now: Any, path: str = "") -> Iterator[str]:
-    """Yield ``field: was X, is now Y`` for everything that differs between two JSON trees.
+    """Yield ``field: was X, is now Y`` for each difference between two JSON trees.
 
-    Of code, a mapping from files to digests, one line names the files.
+    For the field ``code``, a mapping from files to digests, one line names the changed files.
     """
     if path == "code" and isinstance(now, dict):
         if not isinstance(was, dict):
@@ -127,37 +127,37 @@ def differences(was: Any, now: Any, path: str = "") -> Iterator[str]:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return ``1 trial``, ``3 trials``."""
+    """Format a count with its noun, as in ``1 trial`` and ``3 trials``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def ended_of(ended: int, started: int, planned: object) -> str:
-    """Return how many trials have ended, of those that are planned where that is no fewer."""
+    """Format the number of ended trials, as ``3 of 8`` if at least all started ones are planned."""
     of = f" of {planned:,}" if isinstance(planned, int) and planned >= max(1, started) else ""
     return f"{ended:,}{of}"
 
 
 def unused_gpus(plan: Mapping[str, Any]) -> str:
-    """Return what a plan says of GPUs that no trial is given; empty where there are none."""
+    """Return a hint at GPUs of the cluster that a plan does not use; empty if there are none."""
     count = plan.get("gpus_unused")  # summaries of older studies lack it
     return f"{count:g} up, none used: give --gpus-per-worker 1 to train on them" if count else ""
 
 
 def population(plan: Mapping[str, Any]) -> str:
-    """Return ``population of 4`` where a plan is of one; empty for a search."""
+    """Return ``population of 4`` for a plan of population-based training; empty for others."""
     said = str(plan.get("scheduler", ""))
     return said if said.startswith("population") else ""
 
 
 def cost(spent: Spent) -> str:
-    """Return ``8 trials, 120,000 examples, 1:02:03 of wall time, 3.5 GPU hours``."""
+    """Format costs: ``8 trials, 120,000 examples, 1:02:03 of wall time, 3.5 GPU hours``."""
     wall = clock(3600 * spent.hours)
     line = f"{counted(spent.trials, 'trial')}, {spent.examples:,} examples, {wall} of wall time"
     return f"{line}, {spent.gpu_hours:.3g} GPU hours" if spent.gpu_hours else line
 
 
 def hours(value: float) -> str:
-    """Return hours with a unit that fits: ``42 s``, ``12.3 min``, ``4.2 h``."""
+    """Format hours in a suitable unit: ``42 s``, ``12.3 min``, ``4.2 h``."""
     seconds = 3600 * value
     if seconds < 120:
         return f"{seconds:.0f} s"

@@ -1,4 +1,4 @@
-"""What makes a process of sentune's own start sooner: late imports, rare garbage collections."""
+"""Reduces the start-up time of processes: lazy imports, and fewer garbage collections."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class LazyModule:
-    """A module that takes seconds to import, for a process that may do without it.
+    """A module that is imported on first use of an attribute.
 
-    Assign it beside the import that a type checker sees::
+    Assign it next to an import for type checkers::
 
         if TYPE_CHECKING:
             import torch
@@ -32,15 +32,15 @@ _USUAL = gc.get_threshold()
 
 
 def collect_rarely() -> None:
-    """Look for unreachable cycles seventy times less often than Python does by itself.
+    """Run the garbage collector seventy times less often than by default.
 
-    For a process that is sentune's own. Importing torch, transformers, Ray and MLflow makes objects
-    that stay; looking through them again and again took a twelfth of a small study's driver.
+    Call it only in processes that sentune starts. Imports of torch, transformers, Ray and MLflow
+    create many long-lived objects; scanning them took a twelfth of the time of a small study's
+    driver.
     """
     gc.set_threshold(50_000, 20, 20)
 
 
 def collect_as_usual() -> None:
-    """Look for unreachable cycles as often as Python does by itself: in training they may hold
-    tensors."""
+    """Run the garbage collector as often as by default, because cycles may hold tensors."""
     gc.set_threshold(*_USUAL)

@@ -1,4 +1,4 @@
-"""A model for MTEB's tasks (``mteb.evaluate``). Needs the extra ``mteb``."""
+"""A model for ``mteb.evaluate``. Needs the extra ``mteb``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sentune.embedder.encode import Embeddings
 
 
 class MtebEncoder:
-    """An ``Embedder`` as mteb's ``EncoderProtocol`` has it; its similarity is the model's own.
+    """An ``Embedder`` with the interface of mteb's ``EncoderProtocol``.
 
-    mteb's scores by cosine, Euclidean and Manhattan distance compare the packed numbers of a box or
-    a Gaussian, which mean little: read those without such a name.
+    Similarity is the model's own. Ignore mteb's scores by cosine, Euclidean and Manhattan distance
+    for boxes and Gaussians, because they compare packed parameters.
 
     Args:
-        model_name, device: as of ``Embedder.load``.
-        revision: mteb keeps results by name and revision.
+        model_name, device: as in ``Embedder.load``.
+        revision: mteb stores results by name and revision.
     """
 
     def __init__(
@@ -39,25 +39,27 @@ class MtebEncoder:
             {
                 "name": f"sentune/{self.embedder.name}",
                 "revision": revision,
-                "n_parameters": method and sum(p.numel() for p in method.parameters()),
+                "n_parameters": sum(p.numel() for p in method.parameters())
+                if method is not None
+                else None,
                 "max_tokens": self.embedder.max_length,
                 "framework": ["PyTorch"],
             }
         )
 
     def encode(self, inputs: Any, *, batch_size: int = 64, **_: Any) -> Embeddings:
-        """Return [N, D] packed embeddings of the N texts of a loader; prompts are not used."""
+        """Return packed embeddings, [N, D], of the N texts of a loader; prompts are ignored."""
         texts = [text for batch in inputs for text in batch["text"]]
         return self.embedder.encode(texts, batch_size=batch_size, show_progress=False)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """[N, D], [M, D] -> [N, M] similarities."""
+        """Return the similarities of all pairs of [N, D] and [M, D] embeddings, [N, M]."""
         return torch.from_numpy(
             self.embedder.similarity_table(_rows(embeddings1), _rows(embeddings2))
         )
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """[N, D], [N, D] -> [N] similarities."""
+        """Return the similarities of N pairs of [N, D] embeddings, [N]."""
         found = self.embedder.similarity(_rows(embeddings1), _rows(embeddings2))
         return torch.from_numpy(np.atleast_1d(found))
 

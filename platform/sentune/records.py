@@ -1,4 +1,4 @@
-"""Records of a study: its trials, its finalists, and the summary of both."""
+"""Records of a study: trials, finalists, costs and the summary."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from statistics import fmean, stdev
 from typing import Any
 
 PART = "train/dev_part"
-"""Metric of a milestone that was judged on a part of dev: rows of the part, of several corpora the
-largest one's. A milestone without it was judged on all of dev."""
+"""Metric of a milestone that was judged on a part of dev: the number of rows of the part, or of the
+largest part of several corpora. A milestone without it was judged on all of dev."""
 
 
 class TrialState(StrEnum):
-    """How a trial stands. ``PRUNED`` was stopped at a rung, ``FAILED`` carries a reason.
+    """The state of a trial.
 
-    ``INFEASIBLE`` found no memory even at its smallest micro-batch; the sampler learns it.
+    ``PRUNED`` was stopped at a rung. ``INFEASIBLE`` ran out of memory with the smallest
+    micro-batch, from which the sampler learns.
     """
 
     RUNNING = "running"
@@ -33,23 +34,24 @@ class TrialRecord:
 
     Attributes:
         id: number of the trial in its study, from 0.
-        reason: why the trial failed or was pruned; empty for a complete one.
-        settings: what training depended on.
-        readouts: best hyperparameters found on the trained model, ``task/readout`` -> value.
-        metrics: fractions named ``task/metric``, at the best milestone of the objective that was
-            judged on all of dev, of the trial or of those that it goes on from; of a trial that a
-            rung stopped on a part of it, see ``PART``.
-        examples: examples of the training corpus seen.
-        seconds: seconds of training and validation, over all starts.
-        curve: milestone in examples -> metrics at that milestone.
+        state: of the trial.
+        reason: why the trial failed or was pruned; empty if it is complete.
+        settings: of the training.
+        readouts: best values found on the trained model, ``task/readout`` -> value.
+        metrics: ``task/metric`` -> value at the milestone with the best objective, among those of
+            the trial and its parents that were judged on all of dev. For a trial that was stopped
+            at a rung judged on a part of dev, see ``PART``.
+        examples: number of examples that it trained on.
+        seconds: of training and validation, over all starts.
+        curve: milestone in examples -> metrics.
         gpu_seconds: seconds times the GPUs of all workers, over all starts.
-        restarts: deaths of its processes that were forgiven; preemptions do not count.
-        notes: what happened to it beside its curve, a sentence each.
-        violations: constraint -> by how much it is broken; 0 or less where it holds.
-        begun_at: examples that the run had seen whose checkpoint it took up; 0: it began anew.
-        parent: number of the trial, stopped at a rung, that this one goes on with; None: its
-            settings were drawn.
-        source: ``STUDY/NUMBER`` of the trial that was taken over from another study; else empty.
+        restarts: number of restarts after a process died; preemptions do not count.
+        notes: other events, one sentence each.
+        violations: constraint -> amount by which it is violated; 0 or less if it is satisfied.
+        begun_at: examples of the checkpoint that it started from; 0: it started without one.
+        parent: number of the trial, stopped at a rung, that this one continues; None: its settings
+            were drawn.
+        source: ``STUDY/NUMBER`` if the trial was taken over from another study; else empty.
     """
 
     id: int
@@ -71,18 +73,18 @@ class TrialRecord:
 
     @property
     def on_part(self) -> bool:
-        """Whether its metrics are estimates on a part of dev: they compare with no others."""
+        """Whether its metrics were measured on a part of dev and are not comparable to others."""
         return PART in self.metrics
 
     @property
     def feasible(self) -> bool:
-        """Whether it holds every constraint."""
+        """Whether it satisfies all constraints."""
         return self.state is not TrialState.INFEASIBLE and all(
             by <= 0 for by in self.violations.values()
         )
 
     def row(self) -> dict[str, Any]:
-        """Return the trial as one flat row: ``settings.``, ``metrics.`` ... before its names."""
+        """Return the trial as a flat row with names such as ``settings.NAME``, ``metrics.NAME``."""
         found: dict[str, Any] = {
             "trial": self.id,
             "state": self.state.value,
@@ -100,17 +102,21 @@ class TrialRecord:
 
 
 def measured_by(trial: TrialRecord, trials: Mapping[int, TrialRecord]) -> TrialRecord:
-    """Return the trial itself or the one, of those that it went on from, that has the milestone of
-    its metrics, and with it the checkpoint."""
+    """Return the trial, or its ancestor, that has the milestone and checkpoint of its metrics.
+
+    Args:
+        trial: whose metrics are meant.
+        trials: number -> trial, for its ancestors.
+    """
     while trial.begun_at and trial.parent is not None and trial.metrics not in trial.curve.values():
         trial = trials[trial.parent]
     return trial
 
 
 def with_ends(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
-    """Return the trials that no other one has gone on with, by number: as many as were drawn.
+    """Return the trials that no other trial continues, sorted by number.
 
-    Each has the curve, the times, the restarts and the notes of those that it went on from, too.
+    Each includes the curves, times, restarts and notes of its ancestors.
     """
     whole: dict[int, TrialRecord] = {}
     for trial in sorted(trials, key=lambda trial: trial.id):  # a parent comes before
@@ -140,7 +146,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: list[float]) -> Spread:
-        """Return the spread of a metric's values, one a seed."""
+        """Return the spread of a metric's values, one per seed."""
         sd = stdev(values) if len(values) > 1 else 0.0
         return cls(mean=fmean(values), sd=sd, values=values)
 
@@ -164,12 +170,18 @@ class FinalistRecord:
     def of(
         cls, runs: Mapping[int, TrialRecord], attempts: Collection[TrialRecord] = (), **fields: Any
     ) -> FinalistRecord:
-        """Return a finalist from its complete runs by seed; what all ``attempts`` cost counts."""
+        """Return a finalist made from its runs.
+
+        Args:
+            runs: seed -> complete run.
+            attempts: all runs whose costs are counted; empty: the complete ones.
+            fields: other fields of the record.
+        """
         names = dict.fromkeys(name for run in runs.values() for name in run.metrics)
         values = {n: [r.metrics[n] for r in runs.values() if n in r.metrics] for n in names}
         return cls(
             seeds=[*runs],
-            # there is no mean where one of them is not finite
+            # without metrics that are not finite for a seed
             metrics={n: Spread.of(v) for n, v in values.items() if all(map(isfinite, v))},
             seconds=sum(run.seconds for run in attempts or runs.values()),
             gpu_seconds=sum(run.gpu_seconds for run in attempts or runs.values()),
@@ -179,13 +191,13 @@ class FinalistRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What a study has used up so far, over all of its starts.
+    """The costs of a study, over all of its starts.
 
     Attributes:
-        trials: of the search that were drawn and started; answers from the store are free, and one
-            that a rung had stopped and that goes on counts once.
+        trials: number of trials of the search that were started. Results taken from the store do
+            not count, and a trial that was stopped at a rung and continued counts once.
         examples: of all trials and finalists.
-        hours: of wall time in which a driver ran it.
+        hours: wall time in which a driver ran the study.
         gpu_hours: of all trials and finalists.
     """
 
@@ -198,8 +210,7 @@ class Spent:
     def of(
         cls, trials: Iterable[TrialRecord], finals: Iterable[TrialRecord], hours: float
     ) -> Spent:
-        """Return what trials and runs of the finals have used up; those that were taken over from
-        other studies were paid for there."""
+        """Return the costs of trials and finals, without trials taken over from other studies."""
         own = [trial for trial in trials if not trial.source]
         every = [*own, *finals]
         return cls(
@@ -212,24 +223,32 @@ class Spent:
 
 @dataclass(kw_only=True)
 class StudySummary:
-    """``summary.json``: everything a study found. ``version`` changes when a field changes.
+    """All results of a study, as stored in ``summary.json``.
 
     Attributes:
-        state: ``running``, ``complete``, ``stopped`` (by a budget or a request; it can go on),
+        study, method: names.
+        state: ``running``, ``complete``, ``stopped`` (by a budget or a request; it can be resumed),
             ``interrupted`` or ``failed``.
-        reason: why it ended as it did; empty for a complete one.
         objective, mode: the first of ``objectives``.
-        objectives: ``{"metric", "mode"}``; of several the trials have a Pareto front.
-        best: trial that the shipped model comes from; None while there is none.
-        baselines: ``task/rule`` -> value that a rule without a trained model reaches.
+        corpora: role -> description of the corpus.
+        space: the search space.
+        lineage: code, packages, platform, command, encoder, and checksums.
+        winner: index of the winning finalist; None without finals.
+        best: number of the trial that the exported model comes from; None before the export.
+        test: metric -> value of the exported model on the test corpora.
+        baselines: ``task/rule`` -> value of a rule without a trained model.
         against_rules: metric of the model on test -> rule -> ``PairedTest`` on the same items.
-        front: trials that no other one beats in every objective.
-        verdict: whether the winner is better than the runner-up, in a sentence.
-        comparison: the paired test behind the verdict.
-        test_reads: every reading of the test corpora: time, winner, corpora, whether forced.
-        warm_start: studies whose trials the sampler knew.
+        model: path or URI of the exported model.
+        reason: why the study ended; empty if it is complete.
+        objectives: ``{"metric", "mode"}`` of each; several have a Pareto front.
+        front: numbers of the trials on the Pareto front.
+        verdict: whether the winner is better than the runner-up, as a sentence.
+        comparison: the paired test of the verdict.
+        test_reads: all readings of the test corpora: time, winner, corpora, whether forced.
+        warm_start: studies whose trials the sampler learned from.
         forked_from: the study that this one was forked from.
-        plan: what it asked for.
+        plan: the resources that were planned.
+        version: of the schema; it changes when a field changes.
     """
 
     study: str
@@ -261,7 +280,7 @@ class StudySummary:
     version: int = 3
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary as JSON types, without the trials' curves (MLflow holds those)."""
+        """Return the summary as JSON types, without the trials' curves, which are in MLflow."""
         out = asdict(self)
         for trial in out["trials"]:
             del trial["curve"]

@@ -1,9 +1,8 @@
-"""A model folder as the one module of a ``SentenceTransformer``.
+"""Loads a model folder as a ``SentenceTransformer`` with a single module.
 
-The folders of methods whose embeddings are no plain pooled vectors (all but SimCSE's, SBERT's
-and InterSent's) name this module in ``modules.json``. sentence-transformers imports it with
-``trust_remote_code=True`` alone, and refuses the folder without; it never takes the encoder for
-the whole.
+Folders of models whose embeddings are not pooled vectors (all but SimCSE, SBERT and InterSent) name
+this module in ``modules.json``. sentence-transformers imports it only with
+``trust_remote_code=True``, and otherwise refuses the folder instead of loading only the encoder.
 """
 
 from __future__ import annotations
@@ -23,16 +22,21 @@ from sentune.embedder.embedder import Embedder
 
 
 class EmbedderModule(InputModule):  # type: ignore[misc]
-    """Sentences to packed embeddings, [N, D], as ``Embedder.encode`` gives them; inference only."""
+    """Encodes sentences as packed embeddings, [N, D], like ``Embedder.encode``; inference only.
+
+    Args:
+        embedder: the model.
+        folder: that it was loaded from, which ``save`` copies.
+    """
 
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         super().__init__()
         self.embedder, self._folder = embedder, folder
-        self.method = embedder.method  # None of a closed form
+        self.method = embedder.method  # None for methods in closed form
 
     @property
     def max_seq_length(self) -> int | None:
-        """Most tokens of a sentence."""
+        """Largest number of tokens of a sentence."""
         return self.embedder.max_length
 
     @max_seq_length.setter
@@ -41,31 +45,31 @@ class EmbedderModule(InputModule):  # type: ignore[misc]
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **others: Any) -> EmbedderModule:
-        """Return the module of a folder, or of a model of the hub."""
+        """Load the module from a folder or from the Hub."""
         known = {n: others[n] for n in ("token", "cache_folder", "revision", "local_files_only")}
         folder = Path(cls.load_dir_path(model_name_or_path, subfolder=subfolder, **known))
         return cls(Embedder.load(folder, "cpu"), folder)
 
     def on_model_ready(self, model: SentenceTransformer) -> None:
-        """Give a model that was loaded by its folder the similarity of this method."""
+        """Give a ``SentenceTransformer`` with this module the similarity of the method."""
         if type(model) is SentenceTransformer:
             model.__class__ = EntailmentTransformer
 
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **_: Any
     ) -> dict[str, Any]:
-        """Return the texts; they are tokenised by ``Embedder.encode``, which refuses others."""
+        """Return the texts with their prompt; ``Embedder.encode`` checks and tokenises them."""
         return {"texts": [f"{prompt}{text}" if prompt else text for text in inputs]}
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Put ``sentence_embedding`` beside the texts."""
-        if self.method is not None:  # where the whole has been moved to
+        """Add ``sentence_embedding`` to the features."""
+        if self.method is not None:  # the model may have been moved to another device
             self.embedder.device = next(self.method.parameters()).device
         found = self.embedder.embed(features["texts"], show_progress=False)
         return {**features, "sentence_embedding": found}
 
     def get_embedding_dimension(self) -> int:
-        """Return D, the numbers of a packed embedding."""
+        """Return D, the length of a packed embedding."""
         return int(self.embedder.encode(["a"]).shape[-1])
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
@@ -74,22 +78,22 @@ class EmbedderModule(InputModule):  # type: ignore[misc]
 
 
 class EntailmentTransformer(SentenceTransformer):  # type: ignore[misc]
-    """A ``SentenceTransformer`` whose ``similarity`` is the model's own.
+    """A ``SentenceTransformer`` whose ``similarity`` is that of the model.
 
-    For boxes and Gaussians that is no cosine: see ``Embedder.similarity_table``. What
-    ``SentenceTransformer(folder, trust_remote_code=True)`` returns is one, too.
+    For boxes and Gaussians it is not the cosine; see ``Embedder.similarity_table``.
+    ``SentenceTransformer(folder, trust_remote_code=True)`` returns an instance of this class, too.
     """
 
     def __init__(self, folder: str, **others: Any) -> None:
         super().__init__(folder, trust_remote_code=True, **others)
 
     def similarity(self, embeddings1: Tensor, embeddings2: Tensor) -> Tensor:
-        """[N, D], [M, D] -> [N, M] similarities."""
+        """Return the similarities of all pairs of [N, D] and [M, D] embeddings, [N, M]."""
         first, second = _arrays(embeddings1, embeddings2)
         return torch.from_numpy(self[0].embedder.similarity_table(first, second))
 
     def similarity_pairwise(self, embeddings1: Tensor, embeddings2: Tensor) -> Tensor:
-        """[N, D], [N, D] -> [N] similarities."""
+        """Return the similarities of N pairs of [N, D] embeddings, [N]."""
         first, second = _arrays(embeddings1, embeddings2)
         return torch.from_numpy(np.atleast_1d(self[0].embedder.similarity(first, second)))
 

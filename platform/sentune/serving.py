@@ -1,7 +1,7 @@
-"""A model behind HTTP, by Ray Serve: ``sentune serve``. Needs the extra ``serve``.
+"""The HTTP server of ``sentune serve``, with Ray Serve. Needs the extra ``serve``.
 
-Annotations are not postponed here: Ray Serve sends the class by value, and FastAPI would look for
-the names in a module that the replica does not have.
+Annotations are not postponed in this module, because Ray Serve pickles the class by value and
+FastAPI would look up their names in a module that the replica does not have.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from sentune.study.planning.capacity import available
 from sentune.terminal import say
 
 MOST = 4096
-"""Sentences or pairs of one request."""
+"""Largest number of sentences or pairs per request."""
 
 Sentence = Annotated[str, Field(max_length=100_000)]
 
@@ -44,25 +44,25 @@ class PairsBody(BaseModel):
 
 
 class EmbeddingsAnswer(BaseModel):
-    """[N, D] embeddings."""
+    """Embeddings, [N, D]."""
 
     embeddings: list[list[float]]
 
 
 class ScoresAnswer(BaseModel):
-    """[N] scores."""
+    """Scores, [N]."""
 
     scores: list[float]
 
 
 class DirectionsAnswer(BaseModel):
-    """Which of each pair entails the other: ``first``, ``second`` or ``neither``."""
+    """The sentence of each pair that entails the other: ``first``, ``second`` or ``neither``."""
 
     entailing: list[str]
 
 
 class HealthAnswer(BaseModel):
-    """What answers."""
+    """The model that answers requests."""
 
     status: str
     method: str
@@ -74,7 +74,7 @@ web = FastAPI(title="sentune", description="A model of sentence embeddings.", ve
 
 @web.exception_handler(RequestValidationError)
 async def refuse(request: Request, error: RequestValidationError) -> JSONResponse:
-    """Say what is wrong without repeating it: half of a surrogate pair cannot be sent."""
+    """Return errors without the refused input, which may be a surrogate that cannot be encoded."""
     named = ("type", "loc", "msg")
     said = [{name: one[name] for name in named} for one in error.errors()]
     return JSONResponse({"detail": said}, status_code=422)
@@ -83,7 +83,12 @@ async def refuse(request: Request, error: RequestValidationError) -> JSONRespons
 @serve.deployment
 @serve.ingress(web)
 class ModelServer:
-    """A replica with the model; what requests ask for at the same time is encoded in one batch."""
+    """A replica with the model; simultaneous requests are encoded in one batch.
+
+    Args:
+        model: its folder.
+        max_batch: largest number of requests per batch.
+    """
 
     def __init__(self, model: str, max_batch: int) -> None:
         self.model, self.embedder = model, Embedder.load(model)
@@ -91,9 +96,9 @@ class ModelServer:
         self._embed.set_max_batch_size(max_batch)
 
     def check_health(self) -> None:
-        """Encode a sentence, unless one that encodes already shows that it lives.
+        """Encode a sentence, unless the replica is busy encoding.
 
-        Ray Serve starts a replica anew where that fails, or takes 30 s.
+        Ray Serve restarts a replica if this fails or takes 30 s.
         """
         if self._encoding.acquire(blocking=False):
             try:
@@ -109,7 +114,7 @@ class ModelServer:
     async def _embed(self, requests: list[list[str]]) -> list[Embeddings]:
         """Return [n, D] embeddings for each request of n sentences."""
         every = [sentence for request in requests for sentence in request]
-        rows = await asyncio.to_thread(self._encode, every)  # health checks are answered meanwhile
+        rows = await asyncio.to_thread(self._encode, every)  # does not block health checks
         return np.split(rows, np.cumsum([len(request) for request in requests])[:-1])
 
     async def _sides(self, pairs: Sequence[tuple[str, str]]) -> tuple[Embeddings, Embeddings]:
@@ -118,30 +123,30 @@ class ModelServer:
 
     @web.get("/health")
     async def health(self) -> HealthAnswer:
-        """Which model answers."""
+        """Return the status and the model."""
         return HealthAnswer(status="ok", method=self.embedder.name, model=self.model)
 
     @web.post("/embeddings")
     async def embeddings(self, body: SentencesBody) -> EmbeddingsAnswer:
-        """Packed embeddings, as ``Embedder.encode`` gives them."""
+        """Return packed embeddings, like ``Embedder.encode``."""
         rows: Embeddings = await self._embed(body.sentences)
         return EmbeddingsAnswer(embeddings=rows.tolist())
 
     @web.post("/entails")
     async def entails(self, body: PairsBody) -> ScoresAnswer:
-        """How far the first sentence of each pair entails the second."""
+        """Return scores of how far the first sentence of each pair entails the second."""
         found: Any = self.embedder.entails(*await self._sides(body.pairs))
         return ScoresAnswer(scores=[one.score for one in found])
 
     @web.post("/similarity")
     async def similarity(self, body: PairsBody) -> ScoresAnswer:
-        """Similarity of each pair, the same both ways."""
+        """Return the symmetric similarity of each pair."""
         found: Any = self.embedder.similarity(*await self._sides(body.pairs))
         return ScoresAnswer(scores=found.tolist())
 
     @web.post("/direction")
     async def direction(self, body: PairsBody) -> DirectionsAnswer:
-        """Which sentence of each pair entails the other."""
+        """Return which sentence of each pair entails the other."""
         try:
             found: Any = self.embedder.direction(*await self._sides(body.pairs))
         except InvalidValue as error:
@@ -155,14 +160,18 @@ def run(
     """Start the server on the cluster that this process has joined, and wait until it answers.
 
     Args:
-        gpus: of a replica; None: the largest even part of one with which all have room.
+        model: its folder.
+        host, port: to listen on.
+        replicas: number of processes with the model.
+        max_batch: largest number of requests per batch.
+        gpus: per replica; None: the largest equal share, at most one, with which all replicas fit.
 
     Raises:
-        InvalidValue: the cluster has no room for so many replicas, and cannot grow to it.
+        InvalidValue: the cluster has no room for the replicas even at its largest.
         RuntimeError: Ray Serve could not start it.
     """
     cluster = available()
-    if gpus is None:  # as many to each GPU, since one of them holds a replica's part
+    if gpus is None:  # the same number of replicas on each GPU: a share must be of a single GPU
         total = sum(node.gpus for node in cluster.nodes)
         gpus = 1 / math.ceil(max(1.0, replicas / total)) if total else 0.0
     now, most = (

@@ -1,4 +1,4 @@
-"""A study as the Python API hands it out: its tables, its model and its figures."""
+"""The study that the Python API returns, with its tables, model and figures."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 
 
 class StudyResult:
-    """A study as it stood when it was loaded.
+    """The state of a study when it was loaded.
 
     Attributes:
-        state: ``complete``, ``stopped``, ``interrupted``, ``failed``, ``running``, ``new``; by its
-            driver ``suspended``, or ``silent`` on another machine.
-        reason: of the state; empty where there is none.
-        figures: for a notebook or a page.
-        view: the study as its report sees it.
+        name: of the study.
+        state: ``complete``, ``stopped``, ``interrupted``, ``failed``, ``running`` or ``new``;
+            ``suspended`` or ``silent`` if its driver is suspended, or does not answer from another
+            machine.
+        reason: of the state; may be empty.
+        figures: as plotly figures.
+        view: the report's view of the study.
     """
 
     def __init__(self, view: Any, storage: str) -> None:
@@ -43,23 +45,30 @@ class StudyResult:
 
     @property
     def trials(self) -> pd.DataFrame:
-        """A row for each trial by number, with ``settings.``, ``metrics.`` and ``readouts.``."""
+        """One row per trial, with columns such as ``settings.NAME`` and ``metrics.NAME``."""
         rows = [trial.row() for trial in self.view.trials]
         return pd.DataFrame(rows).set_index("trial") if rows else pd.DataFrame()
 
     @property
     def best(self) -> TrialRecord | None:
-        """The trial that the shipped model comes from, else the best so far."""
+        """The trial that the exported model comes from; before the export, the best so far."""
         summary = self.view.summary
         known = {trial.id: trial for trial in summary.trials}
         return known[summary.best] if summary.best is not None else self.view.best
 
     @property
     def finalists(self) -> pd.DataFrame:
-        """A row for each finalist and seed, the best finalist first."""
+        """One row per finalist and seed, the best finalist first.
+
+        A metric that some seeds of a finalist do not have is left out for that finalist.
+        """
         rows = [
             {"trial": one.trial, "seed": seed}
-            | {name: over.values[place] for name, over in one.metrics.items()}
+            | {
+                name: over.values[place]
+                for name, over in one.metrics.items()
+                if len(over.values) == len(one.seeds)
+            }
             for one in self.view.summary.finalists
             for place, seed in enumerate(one.seeds)
         ]
@@ -67,10 +76,10 @@ class StudyResult:
 
     @property
     def metrics(self) -> pd.DataFrame:
-        """A row for each metric.
+        """One row per metric.
 
-        Columns: ``dev`` and ``sd`` (over the winner's seeds; none for one run), ``test`` (of the
-        shipped model), and ``baseline``, what a rule without a model reaches.
+        Columns: mean ``dev`` and its ``sd`` over the winner's seeds (no ``sd`` for one seed),
+        ``test`` of the exported model, and ``baseline``, the value of a rule without a model.
         """
         summary, measured = self.view.summary, self.view.measured
         columns = {
@@ -84,12 +93,12 @@ class StudyResult:
 
     @property
     def baselines(self) -> dict[str, float]:
-        """Metric -> what a rule without a model reaches."""
+        """``task/rule`` -> value of a rule without a model."""
         return dict(self.view.summary.baselines)
 
     @property
     def verdict(self) -> str:
-        """What the study found, in one or two sentences with the error."""
+        """The result of the study with its error, in one or two sentences."""
         from sentune.report.study_page import finding
 
         against = self.view.against_rules
@@ -98,25 +107,25 @@ class StudyResult:
 
     @cached_property
     def model(self) -> Embedder:
-        """The shipped model.
+        """The exported model.
 
         Raises:
-            InvalidValue: the study has left none yet.
+            InvalidValue: the study has no model yet.
         """
         from sentune.embedder.embedder import Embedder
 
         folder = self.view.summary.model
         if folder is None:
             fix = (
-                f"it has left none yet, it is {self.state}; sentune.tune with the arguments that "
-                "it had, or sentune study resume, goes on"
+                f"the study is {self.state} and has no model yet; resume it with the same call of "
+                "sentune.tune or `sentune study resume`"
             )
             raise InvalidValue("model", self.name, fix)
         return Embedder.load(folder)
 
     @property
     def optuna(self) -> optuna.Study:
-        """The study as Optuna has it, opened to be read."""
+        """The Optuna study, for reading."""
         import optuna
 
         from sentune.study.store.storage import open_storage
@@ -124,10 +133,10 @@ class StudyResult:
         return optuna.load_study(study_name=self.name, storage=open_storage(self._place.url))
 
     def report(self, out: str | Path) -> Path:
-        """Write the study's report as one HTML page, and return where it stands.
+        """Write the study's report as one HTML page to ``out``, and return its path.
 
         Raises:
-            StorageError: the disk is full, read-only or at fault.
+            StorageError: the file cannot be written.
         """
         from sentune.report import build
         from sentune.report.render import to_html
@@ -139,7 +148,7 @@ class StudyResult:
         return f"<study {self.name}: {self.state}. {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        """Return the finding and the metrics, for a notebook; red where a rule is not beaten."""
+        """Return the result and the metrics for a notebook, in red if a rule is not beaten."""
         from html import escape
 
         against = self.view.against_rules
@@ -150,7 +159,7 @@ class StudyResult:
 
 
 class StudyFigures:
-    """The figures of a study as plotly figures, which a notebook shows as they are."""
+    """The figures of a study as plotly figures, which notebooks display."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -163,19 +172,19 @@ class StudyFigures:
         return figures_of(plain_study(self._view.summary), metrics)
 
     def history(self) -> go.Figure:
-        """Return the objective of each trial, and the best so far."""
+        """Plot the objective of each trial, and the best so far."""
         return self._optuna["history"]()
 
     def curves(self) -> go.Figure:
-        """Return the objective of each trial over the examples seen."""
+        """Plot the objective of each trial over the number of examples."""
         return self._optuna["curves"]()
 
     def parallel(self) -> go.Figure:
-        """Return a line for each trial through its settings to its objective."""
+        """Plot parallel coordinates: the settings and the objective of each trial."""
         return self._optuna["parallel"]()
 
     def importance(self) -> go.Figure:
-        """Return the importance of each setting.
+        """Plot the importance of each setting.
 
         Raises:
             InvalidValue: too few trials are complete.
@@ -186,7 +195,7 @@ class StudyFigures:
             raise InvalidValue("importance", self._view.summary.study, str(error)) from error
 
     def seeds(self) -> go.Figure:
-        """Return every seed of each finalist, on dev."""
+        """Plot the objective of each finalist's seeds, on dev."""
         import plotly.graph_objects as go
 
         objective = self._view.summary.objective
@@ -205,7 +214,7 @@ class StudyFigures:
         return figure
 
     def readouts(self) -> dict[str, go.Figure]:
-        """Return sweep -> the metric over each readout of the winner, the others at their best."""
+        """Plot the winner's sweeps: sweep -> metric over each readout, the others at their best."""
         from plotly.subplots import make_subplots
 
         from sentune.report.sweep_figures import sweeps_in

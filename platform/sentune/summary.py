@@ -1,4 +1,4 @@
-"""``summary.json``: a study's stable interface to the outside."""
+"""Reads and writes ``summary.json``, the stable interface to a study's results."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ FIX = "the study's own command, or `sentune study resume`, writes it again"
 
 @functools.cache
 def schema() -> dict[str, Any]:
-    """Return the JSON schema that every ``summary.json`` satisfies; it ships with the package."""
+    """Return the JSON schema of ``summary.json``, a file of the package."""
     text = resources.files("sentune").joinpath("summary.schema.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 
 
 def write_summary(summary: StudySummary, folder: str) -> str:
-    """Write ``summary.json`` into ``folder`` (a path or fsspec URI), whole; return where it stands.
+    """Write ``summary.json`` into ``folder``, a path or fsspec URI, and return its path.
 
     Raises:
-        StorageError: the disk is full, read-only or at fault; the old summary is as it was.
+        StorageError: the file cannot be written; the old summary is unchanged.
         jsonschema.ValidationError: the summary does not satisfy the schema.
     """
     content = as_written(summary.to_dict())
@@ -41,11 +41,11 @@ def write_summary(summary: StudySummary, folder: str) -> str:
 
 
 def read_summary(folder: str) -> dict[str, Any]:
-    """Return the content of ``folder``'s summary, checked against the schema.
+    """Return the content of the ``summary.json`` in ``folder``, checked against the schema.
 
     Raises:
-        FileNotFoundError: the study has not written one yet.
-        DamagedFile: it is damaged, or written by another version.
+        FileNotFoundError: there is none yet.
+        DamagedFile: it is damaged, or was written by another version.
     """
     try:
         if (text := read_document(folder, NAME)) is None:
@@ -59,14 +59,14 @@ def read_summary(folder: str) -> dict[str, Any]:
 
 
 def as_written(content: Any) -> Any:
-    """Return a copy of a part of the summary as the file has it: finite, without credentials."""
+    """Return a copy of a part of the summary for the file: finite, without credentials."""
     return without_credentials(_finite(content))
 
 
 def _finite(value: Any) -> Any:
-    """Return a copy without figures that are not finite; JSON has no NaN.
+    """Return a copy without values that are not finite, which JSON does not have.
 
-    A trial whose figure is left out names it in its reason.
+    A trial with such a value names it in its reason.
     """
     if isinstance(value, dict):
         return {

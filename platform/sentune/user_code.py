@@ -1,8 +1,8 @@
-"""Classes that a user brings: how one is named, shipped to workers and found again.
+"""User-defined classes: how they are addressed, sent to workers and imported.
 
-A class is named by its address, ``MODULE:CLASS``, and travels as that module's file, or as the
-whole of its package. A class of a notebook or program, which other processes cannot import, is
-first written to a file ``user_HASH.py`` with what it uses.
+The address of a class is ``MODULE:CLASS``. Workers receive the module's file, or its whole package.
+A class of a notebook or script, which other processes cannot import, is first written to a file
+``user_HASH.py``, together with the definitions that it uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sentune.errors import InvalidValue
 from sentune.io.atomic import write_document
 
 MODULES = "SENTUNE_MODULES"
-"""Environment variable: modules, with commas, whose classes a model folder may name."""
+"""Environment variable: comma-separated modules whose classes model folders may load."""
 
 _SHIPPED: dict[str, Path] = {}
 _MAIN = "__main__"
@@ -33,10 +33,11 @@ _READS = ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS")
 
 
 def address_of(kind: type[Any]) -> str:
-    """Return the address of a class, under which ``find`` has it in any process that gets its file.
+    """Return the address of a class, with which ``find`` imports it in processes with its file.
 
     Raises:
-        InvalidValue: it is defined within a function, or uses what cannot be written to a file.
+        InvalidValue: the class is defined inside a function, or uses a value that cannot be written
+            to a file.
     """
     if "." in kind.__qualname__:
         fix = "define it at the top of a module or of a notebook's cell"
@@ -46,10 +47,14 @@ def address_of(kind: type[Any]) -> str:
 
 
 def find(address: str, option: str = "class") -> type[Any]:
-    """Return the class of an address; its module is sent to workers from now on.
+    """Import the class of an address, and register its module to be sent to workers.
+
+    Args:
+        address: ``MODULE:CLASS``.
+        option: name of the option, for the error.
 
     Raises:
-        InvalidValue: it cannot be imported here; names the option that it was given to.
+        InvalidValue: it cannot be imported, or is not a class.
     """
     module, _, name = address.partition(":")
     folder = str(_folder())
@@ -62,16 +67,22 @@ def find(address: str, option: str = "class") -> type[Any]:
         why = f"it cannot be imported here ({error}); {fix}"
         raise InvalidValue(option, address, why) from None
     if not isinstance(kind, type):
-        raise InvalidValue(option, address, f"it is a {type(kind).__name__}, no class")
+        raise InvalidValue(option, address, f"it is a {type(kind).__name__}, not a class")
     _ship(module)
     return kind
 
 
 def named(group: str, name: str, option: str, known: Iterable[str]) -> Any:
-    """Return what an entry point of a group stands for, or the class of an address.
+    """Return the object of an entry point, or the class of an address.
+
+    Args:
+        group: ``methods``, ``tasks``, ``formats`` or ``samplers``.
+        name: of the entry point, or ``MODULE:CLASS``.
+        option: name of the option, for the error.
+        known: built-in names, for the error.
 
     Raises:
-        InvalidValue: there is neither, of the option; lists these and the ``known`` names.
+        InvalidValue: there is no such entry point or class.
     """
     plugins = installed(group)
     if name in plugins:
@@ -83,33 +94,33 @@ def named(group: str, name: str, option: str, known: Iterable[str]) -> Any:
 
 
 def check_named(address: str) -> None:
-    """Check that a user, and not the folder of a model alone, has named the module of an address.
+    """Check that the user allows a model folder to import the module of an address.
 
-    Importing a module runs it. Named are modules that are imported already, those in
-    ``SENTUNE_MODULES``, and those that this user's own notebooks were written to.
+    Importing a module runs its code. Allowed are modules that are already imported, those listed in
+    ``SENTUNE_MODULES``, and those written from this user's own notebooks.
 
     Raises:
-        InvalidValue: it is not named.
+        InvalidValue: the module is not allowed.
     """
     module = address.partition(":")[0]
     own = module.startswith("user_") and (_folder() / f"{module}.py").is_file()
     if not (own or module in sys.modules or module in os.environ.get(MODULES, "").split(",")):
         fix = _copy(module) or f"import {module} first, or set {MODULES}={module}"
-        raise InvalidValue("method", address, f"it is a class of one's own; {fix}")
+        raise InvalidValue("method", address, f"it is a user-defined class; {fix}")
 
 
 def installed(group: str) -> Mapping[str, metadata.EntryPoint]:
-    """Return the entry points of a group (``methods``, ``tasks``, ``formats``) by their names."""
+    """Return name -> entry point of a group (``methods``, ``tasks``, ``formats``, ``samplers``)."""
     return {point.name: point for point in metadata.entry_points(group=f"sentune.{group}")}
 
 
 def shipped() -> dict[str, Path]:
-    """Return a user's modules and packages that workers need, with their files or folders."""
+    """Return module -> file, or folder of its package, for the user's code that workers need."""
     return dict(_SHIPPED)
 
 
 def _ship(module: str) -> None:
-    """Note a module's file, or its package's folder, unless it is installed here and there."""
+    """Register a module's file, or its package's folder, unless it is an installed package."""
     top = sys.modules[module.partition(".")[0]]
     file = getattr(top, "__file__", None)
     if file is None:
@@ -120,13 +131,13 @@ def _ship(module: str) -> None:
 
 
 def _folder() -> Path:
-    """Return the folder of written classes, which a later process of this user finds again."""
+    """Return the folder of files written from notebooks, in the user's cache."""
     cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache_home) / "sentune" / "code"
 
 
 def _copy(module: str) -> str:
-    """Return how to bring a notebook's class here; empty for other modules."""
+    """Return how to copy the file of a notebook's class to this machine; empty for others."""
     file = f"{module}.py"
     return (
         f"copy {file} from ~/.cache/sentune/code where the notebook ran to {_folder() / file}"
@@ -136,7 +147,7 @@ def _copy(module: str) -> str:
 
 
 def _written(kind: type[Any]) -> str:
-    """Write a class of ``__main__`` to a file of its own; return the name of its module."""
+    """Write a class of ``__main__`` to a file; return the name of its module."""
     scope = vars(sys.modules[_MAIN])
     parts: dict[str, str] = {}
     _collect(kind.__name__, scope, parts)
@@ -151,16 +162,22 @@ def _written(kind: type[Any]) -> str:
 
 
 def _collect(name: str, scope: Mapping[str, Any], parts: dict[str, str]) -> None:
-    """Put what defines a name, and before it what that uses, into ``parts``: name -> source."""
+    """Add the source of a name to ``parts``, after the sources of the names that it uses.
+
+    Args:
+        name: to add.
+        scope: name -> value in ``__main__``.
+        parts: name -> source, in the order of definition.
+    """
     value = scope[name]
     own = getattr(value, "__module__", None) == _MAIN and getattr(value, "__name__", "") == name
     if isinstance(value, ModuleType):
         parts[name] = f"import {value.__name__} as {name}"
     elif own:
         node, text = _source(name, value)
-        parts[name] = ""  # it may use itself
+        parts[name] = ""  # prevents endless recursion if it uses itself
         read = {*_globals(compile(text, name, "exec", dont_inherit=True))}
-        known = scope.keys() & read - {"__name__"}  # which the file has of its own
+        known = scope.keys() & read - {"__name__"}  # every module has its own
         for used in ast.walk(node):
             if isinstance(used, ast.Name) and used.id in known and used.id not in parts:
                 _collect(used.id, scope, parts)
@@ -174,13 +191,13 @@ def _collect(name: str, scope: Mapping[str, Any], parts: dict[str, str]) -> None
         except (ValueError, SyntaxError):
             same = False
         if not same:
-            fix = "define it in a module, or within the class"
+            fix = "define it in a module, or inside the class"
             raise InvalidValue(f"{name}, which the class uses,", repr(value)[:80], fix)
         parts[name] = f"{name} = {value!r}"
 
 
 def _imported(name: str, value: Any) -> str | None:
-    """Return the statement that imports a value; None where there is none."""
+    """Return the statement that imports a value; None if it cannot be imported."""
     module = getattr(value, "__module__", None)
     if module in (None, _MAIN):
         return None
@@ -191,7 +208,7 @@ def _imported(name: str, value: Any) -> str | None:
 
 
 def _globals(code: CodeType) -> Iterator[str]:
-    """Yield the names that code takes from its module, that within functions too."""
+    """Yield the global names that code reads, including code inside functions."""
     bound = set()
     for step in dis.get_instructions(code):
         if step.opname == "STORE_NAME":
@@ -204,7 +221,11 @@ def _globals(code: CodeType) -> Iterator[str]:
 
 
 def _source(name: str, value: Any) -> tuple[ast.AST, str]:
-    """Return the definition of a class or function in the program's file or a notebook's cell."""
+    """Return the syntax tree and text of a class or function defined in a script or notebook.
+
+    Raises:
+        InvalidValue: its source is not available.
+    """
     for text in _texts(value):
         if f" {name}" not in text:
             continue
@@ -217,14 +238,15 @@ def _source(name: str, value: Any) -> tuple[ast.AST, str]:
                 first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
                 lines = text.splitlines()[first - 1 : node.end_lineno]
                 return node, "\n".join(lines)
-    raise InvalidValue("class", name, "its source is not there; define it in a module of a file")
+    raise InvalidValue("class", name, "its source is not available; define it in a module")
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the program; in a notebook the cell that has a value's code, then all, newest first.
+    """Yield texts that may define a value: the script, or the cells of a notebook.
 
-    A class without functions does not know its cell. A cell that is run again keeps its place in
-    ``linecache``, and is the newest in ``In``.
+    The cell with the value's code comes first, then all cells, newest first, because a class
+    without functions has no reference to its cell. A cell that is run again is the newest in
+    ``In``, but keeps its position in ``linecache``.
     """
     program = getattr(sys.modules[_MAIN], "__file__", None)
     linecache.checkcache(program)

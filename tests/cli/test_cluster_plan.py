@@ -48,14 +48,14 @@ def test_nodes_hours_and_dollars() -> None:
     assert dollars == pytest.approx(hours * price, abs=0.01)
     total = float(row(printed, "total")[-1])
     assert total == pytest.approx(dollars + float(row(printed, "head")[-1]), abs=0.01)
-    assert "If it does throughout" in printed
-    assert "45 examples a second of a worker" in printed
+    assert "If it is used throughout" in printed
+    assert "45 examples per second per worker" in printed
 
 
 def test_without_a_rate_hours_are_not_made_up() -> None:
     printed = plan(*STUDY)
     assert row(printed, "search")[3] == "-"
-    assert "Hours need --probe" in printed
+    assert "Give --probe" in printed
 
 
 def test_the_options_are_the_jobs_and_so_are_its_errors() -> None:
@@ -95,7 +95,7 @@ def test_what_is_no_job_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="JOB"):
         plan(script=tmp_path / "missing.py")
     (tmp_path / "other.py").write_text("x = 1\n")
-    with pytest.raises(InvalidValue, match="never calls"):
+    with pytest.raises(InvalidValue, match="does not call"):
         plan(script=tmp_path / "other.py")
 
 

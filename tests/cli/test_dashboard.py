@@ -31,7 +31,7 @@ def test_the_default_is_the_storage_that_the_environment_names(
     with pytest.raises(InvalidValue, match=r"--storage: '.*/elsewhere'"):
         module.dashboard()
     monkeypatch.setenv("SENTUNE_STORAGE", "s3://bucket/studies")
-    with pytest.raises(InvalidValue, match=r"--storage.*on the MLflow server of their"):
+    with pytest.raises(InvalidValue, match=r"--storage.*the MLflow server of --tracking"):
         module.dashboard()
 
 

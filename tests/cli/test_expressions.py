@@ -46,11 +46,11 @@ def test_operations_are_carried_out_from_the_inside(text: str, expected: float) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("fuse(A, D)", "D stands for no sentence"),
-        ("fuse(A)", "fuse takes 2, not 1"),
+        ("fuse(A, D)", "D has no sentence"),
+        ("fuse(A)", "fuse takes 2 arguments, not 1"),
         ("join(A, B)", "the operations are fuse, difference, compress"),
         ("A + B", "neither a name nor"),
-        ("fuse(A, B", "write it as"),
+        ("fuse(A, B", "give one such as"),
         ("__import__('os').system('ls')", "neither a name nor|operations are"),
         ("fuse(A, x=B)", "neither a name nor"),
     ],
@@ -65,5 +65,5 @@ def test_a_name_stands_before_its_sentence(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(operations, "_answer", lambda *given: answered.append(given[2]))
     operations.compose("model", "A", ["A=x = y"])
     assert answered == [{"A": "x = y"}]
-    with pytest.raises(InvalidValue, match="write it as"):
+    with pytest.raises(InvalidValue, match="give it as"):
         operations.compose("model", "A", ["They sang."])

@@ -94,7 +94,7 @@ def test_other_references(tmp_path: Path) -> None:
 def test_none_says_how_low_alpha_1_would_have_to_be() -> None:
     shown = run("tuned", "A cat.")
     assert "0 of 5 references" in shown
-    largest = float(shown.split("alpha_2 is ")[1].split(",")[0])
+    largest = float(shown.split("alpha_2 is ")[1].split(":")[0])
     assert "A dog" in run("tuned", "A cat.", "--alpha-1", str(largest * 0.1))
     assert "larger --alpha-2" in run("gumbel", "A cat.", "--alpha-1", "0", "--alpha-2", "1e-30")
 

@@ -68,7 +68,7 @@ def test_without_a_second_stage_nothing_is_both(tmp_path: Path, ambiguous: str) 
         (["--test", "rte=stsb:x"], "read as scored-pairs"),
         (["--test", "rte=builtin:nli", "--learning-rate", "0"], "a positive number"),
         (["--test", "rte=builtin:nli?size=9", "--max-length", "500"], "at most 128 tokens"),
-        (["--test", "rte=builtin:nli?size=9", "--prior", "balanced"], "give --ambiguous too"),
+        (["--test", "rte=builtin:nli?size=9", "--prior", "balanced"], "pairs of --ambiguous"),
     ],
 )
 def test_wrong_values_are_refused(args: list[str], reason: str) -> None:

@@ -105,7 +105,7 @@ def test_a_task_that_a_model_cannot_do_is_listed_with_the_reason(
     tasks = ["--task", f"rte={snli}", "--task", f"direction={snli}"]
     assert run(monkeypatch, "evaluate", "simcse", *tasks, "--json", str(out)) == 0
     assert set(json.loads(out.read_text())) == {"rte"}
-    assert "without direction: the geometry is symmetric" in capsys.readouterr().out
+    assert "not measured: direction: the geometry is symmetric" in capsys.readouterr().out
 
 
 def test_the_threshold_comes_from_dev_where_the_model_has_none(
@@ -120,7 +120,7 @@ def test_the_threshold_comes_from_dev_where_the_model_has_none(
     asked = ["evaluate", "gumbel", "--task", f"rte={snli}", "--json", str(out)]
     assert run(monkeypatch, *asked) == 0
     assert "accuracy" not in json.loads(out.read_text())["rte"]
-    assert "without rte/accuracy: no threshold" in capsys.readouterr().out
+    assert "not measured: rte/accuracy: no threshold" in capsys.readouterr().out
     assert run(monkeypatch, *asked, "--dev", f"rte={snli}") == 0
     found = json.loads(out.read_text())["rte"]
     assert found["accuracy"] >= found["majority"]  # chosen on the same rows
@@ -163,7 +163,7 @@ def test_encode_writes_text_and_vectors(
     np.testing.assert_allclose(
         np.stack(table["embedding"].to_numpy()), models["gumbel"].encode(texts), atol=1e-5
     )
-    assert "3 sentences, 3 empty lines left out" in capsys.readouterr().out
+    assert "3 sentences, 3 empty lines skipped" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.parquet"]
 
 
@@ -187,14 +187,14 @@ def test_a_file_that_is_not_text_leaves_nothing_behind(
         (["evaluate", "gumbel", "--task", "rte=snli:/nowhere.jsonl"], "/nowhere.jsonl"),
         (["evaluate", "gumbel", "--task", "builtin:nli?split=dev"], "write TASK=FORMAT:PATH"),
         (["train", "--method", "nope", "--out", "new"], "unsupervised, laes, sif, or MODULE:CLASS"),
-        (["train", "--method", "simcse", "--out", __file__], "it is a file; name a folder"),
+        (["train", "--method", "simcse", "--out", __file__], "it is a file; give a folder"),
         (["encode", "gumbel", __file__, "out.npy"], "end it in .parquet"),
-        (["search", "gumbel", "index", "A cat.", ""], "SENTENCE: missing; give one that is not"),
-        (["interpret", "gumbel", "  "], "SENTENCE: missing; give one that is not"),
+        (["search", "gumbel", "index", "A cat.", ""], "SENTENCE: missing; give a sentence"),
+        (["interpret", "gumbel", "  "], "SENTENCE: missing; give a sentence"),
         (["encode", "gumbel", "/nowhere.txt", "out.parquet"], "/nowhere.txt"),
         (["evaluate", "gumbel", "--task", "rte=snli:x", "--count", "5"], "--count: 5 cannot"),
-        (["evaluate", "gumbel", "--task", "rte=snli:x", "--set", "alpha_1=0.3"], "give --dev too"),
-        (["evaluate", "gumbel", "--task", "rte=snli:x", "--prior", "balanced"], "give --dev too"),
+        (["evaluate", "gumbel", "--task", "rte=snli:x", "--set", "alpha_1=0.3"], "swept on --dev"),
+        (["evaluate", "gumbel", "--task", "rte=snli:x", "--prior", "balanced"], "pairs of --dev"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

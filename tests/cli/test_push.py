@@ -51,8 +51,9 @@ def test_a_dry_run_names_the_files_and_sends_nothing(model: Path, hub: Path) -> 
     done = push(str(model), "ann/boxes", "--dry-run")
     assert done.exit_code == 0, done.output
     assert "model.safetensors" in done.stdout
-    assert "would go to https://huggingface.co/ann/boxes; the checksums hold" in done.stdout
-    assert "no licence is named" in done.stderr
+    said = "would be uploaded to https://huggingface.co/ann/boxes; all checksums match"
+    assert said in done.stdout
+    assert "the model has no licence" in done.stderr
     assert not hub.exists()
 
 

@@ -156,7 +156,7 @@ def test_show_says_all_of_a_study(tmp_path: Path):
 def test_before_a_trial_is_complete_the_best_so_far_is_shown(tmp_path: Path):
     left = tuple(trial_of(rate, state=State.RUNNING, examples=100) for rate in (0.9, 0.4))
     make_study(tmp_path, trials=left)
-    assert "45.0 % so far, trial 1, not at its end" in run(tmp_path, "show", "toy")
+    assert "45.0 % so far, trial 1, not complete" in run(tmp_path, "show", "toy")
     assert run(tmp_path, "ls").splitlines()[1].split()[2:4] == ["0", "-"]
 
 
@@ -220,7 +220,7 @@ def test_watching_ends_with_the_study(tmp_path: Path, monkeypatch: Any):
     monkeypatch.setattr(study_screen, "study_screen", screen)
     shown = run(tmp_path, "show", "toy", "--watch")
     assert drawn == ["running", "running", "interrupted"]
-    assert "Ctrl-C leaves; the study goes on" in shown
+    assert "Ctrl-C closes this view; the study goes on" in shown
 
 
 def test_stop_waits_until_the_driver_has_left(tmp_path: Path):
@@ -246,7 +246,7 @@ def test_stop_waits_until_the_driver_has_left(tmp_path: Path):
     assert "to stop toy at once" in said
     assert "toy is stopped (by request); trials that have ended: 4" in said
     assert f"sentune study resume toy --storage '{tmp_path}'\n" in said
-    assert "no driver runs toy: it is stopped" in run(tmp_path, "stop", "toy")
+    assert "toy has no driver: it is stopped" in run(tmp_path, "stop", "toy")
 
 
 def test_a_lock_is_released_where_the_driver_is_not_alive_here(tmp_path: Path):
@@ -389,7 +389,7 @@ def test_gc_names_what_a_killed_driver_left_before_it_goes(
     make_study(tmp_path, told=told())
     for options, stays in ((["--dry-run"], True), ([], False)):
         said = run(tmp_path, "gc", "toy", *options)
-        assert f"{scratch}: scratch of a driver that was killed, 2.5 kB\n2.5 kB" in said
+        assert f"{scratch}: temporary files of a killed driver, 2.5 kB\n2.5 kB" in said
         assert scratch.exists() is stays
 
 
@@ -403,7 +403,7 @@ def test_gc_says_what_went_and_leaves_a_driven_study_alone(
     (waste / "weights").write_bytes(b"x" * 2_000_000)
     assert "2.0 MB could be freed" in run(tmp_path, "gc", "toy", "--dry-run")
     with held(tmp_path):
-        assert "toy: left alone, it is driven by" in run(tmp_path, "gc", "--all")
+        assert "toy: skipped, it is driven by" in run(tmp_path, "gc", "--all")
     assert waste.exists()
     said = run(tmp_path, "gc", "--all")
     assert "toy: written in part: 1, 2.0 MB" in said
@@ -441,10 +441,10 @@ def test_json_has_null_for_what_is_not_a_number(tmp_path: Path):
         (("show", "nothing"), r"the studies in .* are: toy"),
         (("fork", "toy", "a/b"), r"NEW: 'a/b' .* no path"),
         (("resume", "toy"), r"STUDY: 'toy' .* no study.json; run the command that started it"),
-        (("export", "toy", "--out", "x.txt"), r"--out: 'x.txt' .* end it in .csv, .json"),
-        (("export", "toy", "--out", "no/where.csv"), r"--out: .* make its folder first"),
-        (("gc",), r"STUDY: missing; name a study, or give --all"),
-        (("gc", "toy", "--all"), r"name a study, or give --all"),
+        (("export", "toy", "--out", "x.txt"), r"--out: 'x.txt' .* in .csv, .json"),
+        (("export", "toy", "--out", "no/where.csv"), r"--out: .* its folder does not exist"),
+        (("gc",), r"STUDY: missing; give the name of a study, or --all"),
+        (("gc", "toy", "--all"), r"give the name of a study, or --all"),
     ],
 )
 def test_what_cannot_be_done_is_said(tmp_path: Path, arguments: tuple[str, ...], message: str):

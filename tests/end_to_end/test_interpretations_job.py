@@ -88,10 +88,10 @@ def test_evaluate_shows_the_best_of_each_alpha_1_on_dev_as_seen(study, monkeypat
     assert done.returncode == 0, done.stderr
     found = json.loads(out.read_text())
     assert list(found) == ["ambiguous-rte", "ambiguous-rte@0.2", "ambiguous-rte@0.4"]
-    title, table = done.stdout.split("ambiguous-rte at the best of each alpha_1 on dev: seen")
+    title, table = done.stdout.split("ambiguous-rte with the best readouts on dev for each alpha_1")
     assert "@" not in title
     always = found["ambiguous-rte"]["always_both"]
-    assert f"always saying both: {always:.2%}" in table
+    assert f"when always answering both: {always:.2%}" in table
     for alpha in ("0.2", "0.4"):
         (row,) = [line for line in table.splitlines() if line.split()[:1] == [alpha]]
         metrics = found[f"ambiguous-rte@{alpha}"]

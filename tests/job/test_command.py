@@ -45,11 +45,18 @@ def test_a_method_of_the_package_is_found_without_torch() -> None:
     assert done.stdout.strip() == "set()"
 
 
+def test_the_help_names_every_value() -> None:
+    call = [sys.executable, str(ROOT / "jobs" / "tune_gumbel.py"), "--help"]
+    done = subprocess.run(call, capture_output=True, text=True, check=True, timeout=120)
+    assert "<" not in done.stdout.replace("METRIC<=X", "").replace("seconds<=600", "")
+    assert "hyperband" in done.stdout
+
+
 def test_the_help_of_a_job_shows_a_flag_without_a_value() -> None:
     call = [sys.executable, str(ROOT / "jobs" / "tune_sif.py"), "--help"]
     done = subprocess.run(call, capture_output=True, text=True, check=True, timeout=120)
     (line,) = [line for line in done.stdout.splitlines() if "--dry-run" in line]
-    assert line.split() == ["--dry-run", "print", "the", "plan", "and", "stop"]
+    assert line.split() == ["--dry-run", "print", "the", "plan", "and", "exit"]
 
 
 def test_the_first_line_comes_before_what_takes_long_to_import(tmp_path: Path) -> None:

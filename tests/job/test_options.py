@@ -40,7 +40,7 @@ def test_a_study_does_not_learn_from_itself(given: dict[str, object], option: st
 
 
 def test_options_without_a_default_are_asked_for_at_once() -> None:
-    with pytest.raises(InvalidValue, match=r"^--corpus, --vectors: missing; say .*; give word"):
+    with pytest.raises(InvalidValue, match=r"^--corpus, --vectors: missing; give .*; give word"):
         ClosedFormOptions(dev=("stsb:sts-dev.csv",)).check_complete()
 
 
@@ -70,7 +70,7 @@ def test_concurrent_auto_leaves_the_choice_to_the_plan() -> None:
         ({"stop_after_no_gain": "0"}, "--stop-after-no-gain", "greater than or equal to 1"),
         ({"sampler": "guess"}, "--sampler", "tpe"),
         ({"study": "../x"}, "--study", "no path"),
-        ({"corpus": "snli:train.jsonl"}, "--dev", "on which corpus to select"),
+        ({"corpus": "snli:train.jsonl"}, "--dev", "give a corpus to select on"),
         ({"limit": "-3"}, "--limit", "greater than or equal to 1"),
         ({"prior": "both=2"}, "--prior", "both=SHARE, 0 < SHARE < 1"),
     ],
@@ -111,7 +111,7 @@ def test_a_relative_storage_in_an_uploaded_copy_is_refused(tmp_path, monkeypatch
     uploaded = tmp_path / "session" / "runtime_resources" / "working_dir_files" / "abc"
     uploaded.mkdir(parents=True)
     monkeypatch.chdir(uploaded)
-    with pytest.raises(InvalidValue, match=r"--storage: 'studies'.*copy that Ray deletes"):
+    with pytest.raises(InvalidValue, match=r"--storage: 'studies'.*deleted by Ray"):
         parse({"storage": "studies"}, DEFAULTS)
     for kept in ("s3://bucket/studies", str(tmp_path), "~/studies"):
         assert parse({"storage": kept}, DEFAULTS).storage == kept

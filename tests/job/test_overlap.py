@@ -163,7 +163,7 @@ def test_the_folder_that_a_study_selects_on_may_be_its_test_corpus(trec: str) ->
     text = io.StringIO()
     dev, test = (read(f"trec={trec}") for read in (read_selected, read_judged))
     print_overlap([], [dev], [test], Console(file=text, width=200))
-    found = f"test: 1 of 4 rows stand in {trec}, too (30 rows)"
+    found = f"test: 1 of 4 rows are also in {trec} (30 rows)"
     assert text.getvalue() == f"warning: {found}\n"
 
 
@@ -201,8 +201,8 @@ def test_shared_rows_are_counted_for_each_corpus_that_is_judged_on() -> None:
     assert len(trained) == 1
     print_overlap(trained, (PAIRS,), [test], Console(file=text, width=200))
     assert text.getvalue().splitlines() == [
-        "warning: dev: 2 of 4 rows stand in snli:train, too (1 row)",
-        "warning: test: 1 of 2 rows stand in snli:dev, too (4 rows)",
+        "warning: dev: 2 of 4 rows are also in snli:train (1 row)",
+        "warning: test: 1 of 2 rows are also in snli:dev (4 rows)",
     ]
 
 
@@ -221,11 +221,11 @@ def test_shared_rows_of_small_files_are_told_before_a_cluster_is_joined(
         given += [f"--{role}", f"tsv:{tmp_path}/{name}.tsv"]
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # nothing answers there
     said = " ".join(CliRunner().invoke(app, given).output.split())
-    assert f"warning: dev: 4 of 4 rows stand in tsv:{tmp_path}/train.tsv, too" in said
-    assert f"warning: test: 1 of 1 rows stand in tsv:{tmp_path}/train.tsv, too" in said
+    assert f"warning: dev: 4 of 4 rows are also in tsv:{tmp_path}/train.tsv" in said
+    assert f"warning: test: 1 of 1 rows are also in tsv:{tmp_path}/train.tsv" in said
     assert said.index("warning: dev") < said.index("127.0.0.1:1")
     monkeypatch.setattr(corpora, "SMALL", 2)
-    assert "rows stand in" not in CliRunner().invoke(app, given).output
+    assert "rows are also in" not in CliRunner().invoke(app, given).output
 
 
 def test_a_refused_start_leaves_nothing_behind(tmp_path: Path) -> None:

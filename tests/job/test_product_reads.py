@@ -304,7 +304,7 @@ def test_a_file_that_holds_something_else_now_is_another_corpus(
         assert [entry["forced"] for entry in reads(tmp_path)] == [False, True]
         return
     for _ in range(2):
-        with pytest.raises(StudyConflict, match="now the files hold something else"):
+        with pytest.raises(StudyConflict, match="the files have changed since"):
             toy.publish(summary_of(7))
     assert (len(toy.judged), len(reads(tmp_path))) == (1, 1)
 
@@ -358,7 +358,7 @@ def test_readings_in_an_object_store() -> None:
 def test_without_the_checkpoint_nothing_is_read_and_the_reason_is_plain(tmp_path: Path) -> None:
     toy = product(tmp_path, "finalist-0007-seed-2", [corpus(tmp_path)])
     CheckpointStore(str(tmp_path / "study" / "trials" / "finalist-0007-seed-2")).drop_all()
-    with pytest.raises(SentuneError, match="the winner's checkpoint is gone"):
+    with pytest.raises(SentuneError, match="the winner's checkpoint is missing"):
         toy.publish(summary_of(7))
     assert not (tmp_path / "study" / TEST_READS).exists()
 
@@ -374,7 +374,7 @@ def test_a_late_driver_leaves_model_and_summary_of_a_later_start(tmp_path: Path)
     product(tmp_path, run, [spec]).publish(fourth)
     assert last_start(str(folder)) == 4, "by its model, before its summary is there"
     written = contents(folder / "model")
-    with pytest.raises(Overtaken, match=r"start 4 of this study .* this is start 3"):
+    with pytest.raises(Overtaken, match=r"start 4 of this study .* this start, number 3"):
         product(tmp_path, run, [spec]).publish(third)
     assert contents(folder / "model") == written
     assert not list(folder.glob(".model*"))

@@ -335,7 +335,7 @@ def test_what_is_no_study_and_no_model_is_refused(storage: Path, subject: str) -
         CliRunner().invoke(
             app, ["verify", subject, "--storage", str(storage)], catch_exceptions=False
         )
-    with pytest.raises(InvalidValue, match="named without its folder"):
+    with pytest.raises(InvalidValue, match="there is no model here"):
         CliRunner().invoke(app, ["verify", str(storage / NAME)], catch_exceptions=False)
 
 
@@ -365,12 +365,12 @@ def test_finalists_are_as_the_store_has_them(with_finals: StudyPlace) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [
-        ("winner", 1, "winner: 1 is not the finalist with the best"),
-        ("best", 2, "best: trial 2; by the store 0"),
-        (("finalists", 0, "metrics", OBJECTIVE, "values", 1), 0.9, "finalist 0 is not as it is"),
-        (("finalists", 1, "metrics", OBJECTIVE, "mean"), 0.9, "finalist 2 is not as it is"),
-        (("trials", 1, "reason"), "other", "trial 1 is not as it is stored: reason: was "),
-        (("trials", 1, "id"), 99, "trial 99 is not as it is stored"),
+        ("winner", 1, "winner: finalist 1 does not have the best"),
+        ("best", 2, "best: trial 2 in the summary, trial 0 by the store"),
+        (("finalists", 0, "metrics", OBJECTIVE, "values", 1), 0.9, "finalist 0 differs"),
+        (("finalists", 1, "metrics", OBJECTIVE, "mean"), 0.9, "finalist 2 differs"),
+        (("trials", 1, "reason"), "other", "trial 1 differs from the store: reason: was "),
+        (("trials", 1, "id"), 99, "trial 99 differs from the store"),
     ],
 )
 def test_a_summary_that_tells_something_else_is_found(

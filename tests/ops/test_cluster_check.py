@@ -108,7 +108,7 @@ def test_many_nodes_with_one_trouble_are_one_line() -> None:
     [cross] = crosses(*nodes)
     assert "node-4:" in cross.detail
     assert "node-5:" not in cross.detail
-    assert "7 nodes more" in cross.detail
+    assert "7 more nodes" in cross.detail
 
 
 def test_without_any_answer_nothing_is_ticked_that_was_not_seen() -> None:

@@ -136,6 +136,7 @@ def test_yaml_cannot_run_code(tmp_path: Path) -> None:
         ("workerGroupSpecs.data.rayStartParams.num-cpus", {"rayStartParams": {}}),
         ("workerGroupSpecs.data.rayStartParams.num-cpus", {"rayStartParams": None}),
         ("workerGroupSpecs.data.maxReplicas", {"maxReplicas": None}),
+        ("workerGroupSpecs[2].groupName", {"groupName": None}),
     ],
 )
 def test_a_group_of_kuberay_that_does_not_say_its_size_is_named(
@@ -146,6 +147,13 @@ def test_a_group_of_kuberay_that_does_not_say_its_size_is_named(
     with pytest.raises(InvalidValue) as error:
         read_cluster(_written(cluster, tmp_path))
     assert error.value.field == field
+
+
+def test_an_idle_time_of_kuberay_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    cluster = read(KUBERAY)
+    cluster["spec"]["autoscalerOptions"] = {"idleTimeoutSeconds": "5m"}
+    with pytest.raises(InvalidValue, match="idleTimeoutSeconds: '5m'"):
+        read_cluster(_written(cluster, tmp_path))
 
 
 def test_a_field_of_kuberay_whose_lines_are_all_comments_is_one_left_out(tmp_path: Path) -> None:

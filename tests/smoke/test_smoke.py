@@ -129,7 +129,7 @@ def submitted(head: Head, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         database = f"sqlite:///{folder}/mlflow.db"
         with mlflow_server(folder, port, backend=database, artifacts=str(folder / "files")):
             output, _ = job.communicate(timeout=500)
-            if "MLflow has not got everything" in output:
+            if "MLflow has not received everything" in output:
                 submit(head, storage, tracking).communicate(timeout=500)
             client = MlflowClient(tracking)
             found = client.search_runs([e.experiment_id for e in client.search_experiments()])

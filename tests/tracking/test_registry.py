@@ -112,7 +112,7 @@ def test_a_model_that_is_gone_is_said_and_holds_nothing_up(
     storage: Path, story: Story, caplog: pytest.LogCaptureFixture
 ) -> None:
     uri = tell_end(story, storage, "memory://registry/nowhere")
-    assert "memory://registry/nowhere is gone" in caplog.text
+    assert "memory://registry/nowhere does not exist" in caplog.text
     run = mlflow_client(uri).search_runs(["1"], "run_name = 'little'")[0]
     assert run.info.status == "FINISHED"
 
@@ -188,7 +188,7 @@ def test_damage_is_found(storage: Path, story: Story) -> None:
     uri = tell(story, storage)
     folder = resolve_model("models:/little@champion", uri)
     (folder / "model.safetensors").write_text("weighty")
-    with pytest.raises(InvalidValue, match="is not what was registered"):
+    with pytest.raises(InvalidValue, match="has changed since it was registered"):
         resolve_model("models:/little@champion", uri)
 
 

@@ -1,4 +1,4 @@
-"""The command ``sentune``. A command is imported when it is asked for, PyTorch when it runs."""
+"""The command ``sentune``; a subcommand's module is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MODULES = {
     "study": "study",
     "paper": "paper",
 }
-"""Command, or group of commands -> module of this package, whose function or ``app`` it is."""
+"""Command or group of commands -> module of this package, which has its function or ``app``."""
 
 
 def _imported(name: str) -> Any:
@@ -58,7 +58,7 @@ def _summary(name: str) -> str:
 
 
 class Commands(LazyGroup):
-    """The commands of ``MODULES``, in their order."""
+    """The commands in ``MODULES``, in the same order."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*MODULES]
@@ -86,11 +86,11 @@ def sentune(
         bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Tunes sentence-embedding methods, and uses what was tuned."""
+    """Tune sentence-embedding methods and use the resulting models."""
 
 
 def main() -> None:
-    """Run the command line; what a user did wrong is one line and exit code 2."""
+    """Run the command line; print a ``SentuneError`` as one line and exit with code 2."""
     collect_rarely()
     try:
         app()

@@ -1,4 +1,4 @@
-"""``sentune cluster``: what a cluster will grow to for a study, and whether it is fit for one."""
+"""``sentune cluster``: forecast how a cluster scales for a study, and check its nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SUBMIT = "ray job submit -- sentune cluster check --address auto"
 
 @app.callback()
 def cluster() -> None:
-    """See how a cluster will grow for a study, and whether it is fit for one."""
+    """Forecast how a cluster scales for a study, and check its nodes."""
 
 
 @app.command(context_settings=ANY_OPTION)
@@ -34,35 +34,39 @@ def plan(
     script: Annotated[Path, Argument(metavar="JOB", help="A job's script: jobs/tune_gumbel.py.")],
     cluster_file: Annotated[
         Path | None,
-        Option(help="Of ray up or KubeRay (default: cluster.yaml).", show_default=False),
+        Option(help="File for ray up or KubeRay (default: cluster.yaml).", show_default=False),
     ] = None,
     node: Annotated[
         list[str] | None,
         Option(
-            metavar="NAME=CPUS,GPUS,MOST",
-            help="Machines of your own, instead of a file. Repeatable.",
+            metavar="NAME=CPUS,GPUS,COUNT",
+            help="A node type, instead of a file: COUNT nodes that are always up. Repeatable.",
         ),
     ] = None,
     price: Annotated[
         list[str] | None,
-        Option(metavar="NODE_TYPE=DOLLARS", help="Price of a node, an hour. Repeatable."),
+        Option(metavar="NODE_TYPE=DOLLARS", help="Price of a node per hour. Repeatable."),
     ] = None,
     examples_per_second: Annotated[
-        float | None, Option(min=1e-6, help="That one worker trains on.")
+        float | None, Option(min=1e-6, help="Training speed of one worker.")
     ] = None,
     validation_seconds: Annotated[
-        float, Option(min=0, help="Of one validation, beside --examples-per-second.")
+        float, Option(min=0, help="Duration of a validation, with --examples-per-second.")
     ] = 0.0,
     probe: Annotated[
-        bool, Option("--probe", help="Try it on this machine: reads the corpora, a minute at most.")
+        bool,
+        Option(
+            "--probe",
+            help="Measure the speed on this machine, for a minute after reading the data.",
+        ),
     ] = False,
     streams: Annotated[
         bool, Option("--streams", help="The corpus is larger than the job's --share-mb.")
     ] = False,
 ) -> None:
-    """Show how a cluster will grow for a study: nodes, hours, dollars. Starts nothing.
+    """Forecast a study on a cluster: nodes, hours and dollars. Nothing is started.
 
-    All other options are the job's: sentune cluster plan jobs/tune_gumbel.py --trials 40
+    All other options are those of the job: sentune cluster plan jobs/tune_gumbel.py --trials 40
     --gpus-per-worker 1 --price gpu-spot=0.35
     """
     from sentune.cli.cluster_plan import (
@@ -78,7 +82,7 @@ def plan(
     cluster, console = cluster_of(cluster_file, node or []), screen()
     prices = parse_prices(price or [], cluster.kinds)
     if probe and examples_per_second is not None:
-        raise InvalidValue("--probe", True, "leave it out where --examples-per-second is given")
+        raise InvalidValue("--probe", True, "give it or --examples-per-second, not both")
     script_job = read_job(script)
     job, cost = make_job(options_of(script_job, context.args), script_job.space), None
     if probe:
@@ -96,27 +100,27 @@ def check(
         str | None,
         Option(
             metavar="HOST:PORT|http://HOST:PORT",
-            help="The cluster, or its job server (default: $RAY_ADDRESS, or what runs here).",
+            help="The cluster or its job server (default: $RAY_ADDRESS, else the local cluster).",
             show_default=False,
         ),
     ] = None,
-    storage: Annotated[str | None, Option(metavar="URI", help="As the job's --storage.")] = None,
-    optuna: Annotated[str | None, Option(metavar="URL", help="As the job's --optuna.")] = None,
-    tracking: Annotated[str | None, Option(metavar="URI", help="As the job's --tracking.")] = None,
+    storage: Annotated[str | None, Option(metavar="URI", help="The job's --storage.")] = None,
+    optuna: Annotated[str | None, Option(metavar="URL", help="The job's --optuna.")] = None,
+    tracking: Annotated[str | None, Option(metavar="URI", help="The job's --tracking.")] = None,
 ) -> None:
-    """Ask every node of a cluster whether it is fit for a study. Exit code 1 if one is not."""
+    """Check that every node of a cluster can run a study. Exits with 1 if a check fails."""
     places = {"storage": storage, "Optuna": optuna, "tracking": tracking}
     if not check_cluster(address, places, screen()):
         raise typer.Exit(1)
 
 
 def check_cluster(address: str | None, places: Mapping[str, str | None], console: Console) -> bool:
-    """Print a line for each question, with the fix under a cross; return whether all are ticks."""
+    """Print the result of each check, with a fix if it failed; return whether all passed."""
     from sentune.study.planning.cluster_doctor import address_of, from_within, job_server
 
     where = address_of(address)
     if where.startswith(("http://", "https://")):
-        findings, note = job_server(where), f"The nodes are asked from within: {SUBMIT} ..."
+        findings, note = job_server(where), f"To check the nodes, run {SUBMIT} ..."
     else:
         findings, note = from_within(where, places)
     table = plain_table(Column(no_wrap=True), Column(no_wrap=True), "", show_header=False)

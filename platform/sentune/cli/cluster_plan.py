@@ -1,4 +1,4 @@
-"""``sentune cluster plan``: how a cluster will grow for a job's study, and what that costs."""
+"""``sentune cluster plan``: forecast of the nodes, hours and cost of a study on a cluster."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from sentune.terminal import number_column, plain_table
 
 
 def read_job(script: Path) -> JobDefinition:
-    """Run a job's script up to its ``job.run``, which only takes note here.
+    """Return the definition of a job by running its script with ``job.run`` replaced.
 
     Raises:
-        InvalidValue: there is no such file, or it starts no job.
+        InvalidValue: there is no such file, or it does not call ``job.run``.
     """
     if not script.is_file():
         raise InvalidValue("JOB", str(script), "give a job's script, such as jobs/tune_gumbel.py")
@@ -50,12 +50,12 @@ def read_job(script: Path) -> JobDefinition:
     finally:
         job.run, sys.path[:] = run, path
     if not found:
-        raise InvalidValue("JOB", str(script), "it never calls sentune.job.run")
+        raise InvalidValue("JOB", str(script), "it does not call sentune.job.run")
     return found[0]
 
 
 def options_of(script_job: JobDefinition, arguments: Sequence[str]) -> StudyOptions:
-    """Return the options of a command line (``--trials 40 ...``), as the script would have them.
+    """Parse a job's command line (``--trials 40 ...``).
 
     Raises:
         InvalidValue: naming the option, the value and what is allowed.
@@ -72,20 +72,21 @@ def options_of(script_job: JobDefinition, arguments: Sequence[str]) -> StudyOpti
 
 
 def cluster_of(file: Path | None, nodes: Sequence[str]) -> Cluster:
-    """Return the cluster of a file for ``ray up`` or KubeRay, or of nodes that no file describes.
+    """Return the cluster of a file, of a list of nodes, or of ``cluster.yaml`` without either.
 
-    These are up from the start to the end: ``gpu=8,1,4`` is four nodes of 8 CPUs and 1 GPU. Where
-    nothing is named, it is that of ``cluster.yaml`` here.
+    Args:
+        file: for ``ray up`` or KubeRay.
+        nodes: ``gpu=8,1,4`` stands for four nodes of 8 CPUs and 1 GPU, which are always up.
 
     Raises:
-        InvalidValue: both are given, a text is no NAME=CPUS,GPUS,MOST, or the file is no cluster
-            file.
+        InvalidValue: both are given, a text is not NAME=CPUS,GPUS,COUNT, or the file is not a
+            cluster file.
     """
     if not nodes:
         return read_cluster(file or Path("cluster.yaml"))
     if file is not None:
         raise InvalidValue("--node", nodes[0], "give a --cluster-file or nodes, not both")
-    kinds, fix = {}, "give NAME=CPUS,GPUS,MOST, as in gpu=8,1,4"
+    kinds, fix = {}, "give NAME=CPUS,GPUS,COUNT, as in gpu=8,1,4"
     for text in nodes:
         name, numbers = key_and_value("--node", text, fix)
         parts = numbers.split(",")
@@ -98,11 +99,11 @@ def cluster_of(file: Path | None, nodes: Sequence[str]) -> Cluster:
 
 
 def parse_prices(texts: Iterable[str], kinds: Collection[str]) -> dict[str, float]:
-    """Return dollars an hour by node type from texts like ``gpu-spot=0.35``.
+    """Return node type -> dollars per hour from texts like ``gpu-spot=0.35``.
 
     Raises:
-        InvalidValue: it is no NODE_TYPE=DOLLARS, the same type stands twice, or the cluster has no
-            such type.
+        InvalidValue: a text is not NODE_TYPE=DOLLARS, a type is given twice, or the cluster does
+            not have it.
     """
     prices: dict[str, float] = {}
     fix = "give NODE_TYPE=DOLLARS_PER_HOUR, each node type once"
@@ -127,12 +128,16 @@ def growth_report(
     prices: Mapping[str, float],
     probe: Probe | None,
 ) -> Group:
-    """Return tables of a study on a cluster: stages, kinds of nodes, fewer trials at a time.
+    """Return tables of a forecast: by stage, by node type, and for fewer trials at a time.
 
-    ``prices`` are dollars an hour by node type; without a probe there are no hours.
+    Args:
+        config, space: of the study.
+        cluster: that it runs on.
+        prices: node type -> dollars per hour.
+        probe: measured costs; None: no hours are shown.
 
     Raises:
-        PlanError: the cluster cannot run it, not even grown to its limit; names the option.
+        PlanError: the cluster cannot run the study even at its largest; names the option.
     """
     start = tuple(kind for kind in cluster.kinds.values() for _ in range(kind.min_nodes))
     up = machines(replace(cluster, kinds={str(n): kind for n, kind in enumerate(start)}))
@@ -186,18 +191,18 @@ def _steps(steps: Mapping[int, CapacityForecast], prices: Mapping[str, float]) -
 
 def _notes(cluster: Cluster, whole: CapacityForecast, basis: str) -> Iterator[str]:
     if idle := cluster.idle_hours * 60:
-        yield f"Nodes go {idle:g} minutes after their last work; their start is not reckoned."
+        yield f"Nodes are removed {idle:g} minutes after their last work; startup is not included."
     for name, kind in cluster.kinds.items():
         if kind.stands_in_for:
-            yield f"{name} stands in where {kind.stands_in_for} is not to be had."
+            yield f"{name} is used if {kind.stands_in_for} is not available."
     if whole.stand_in_dollars:
-        yield f"If it does throughout, that costs ${whole.stand_in_dollars:,.2f} more."
+        yield f"If it is used throughout, the study costs ${whole.stand_in_dollars:,.2f} more."
     if whole.unpriced:
         yield f"No --price for {', '.join(whole.unpriced)}: not in the total."
     if basis:
-        yield f"Reckoned from: {basis}."
+        yield f"Estimated from: {basis}."
     else:
-        yield "Hours need --probe, or --examples-per-second of one worker."
+        yield "Give --probe or --examples-per-second to estimate hours."
 
 
 def _nodes(stage: Stage) -> str:

@@ -23,21 +23,22 @@ SpecArgument = Annotated[
     str,
     Argument(
         metavar="FORMAT:PATH[?key=value&...]",
-        help=f"{', '.join(FORMATS)}, and where it is. "
-        "Every format takes rows=A:B and premises=A:B.",
+        help=f"Format and path. Formats: {', '.join(FORMATS)}. "
+        "All of them accept rows=A:B and premises=A:B.",
     ),
 ]
 KindOption = Annotated[
-    Kind | None, Option(help="What to read it as; default: the first kind that it gives.")
+    Kind | None, Option(help="Kind of rows to read; default: the first kind of the format.")
 ]
 BadRowsOption = Annotated[
-    str, Option(metavar="N|P%", help="Bad rows that are left out before they are an error.")
+    str,
+    Option(metavar="N|P%", help="Skip up to N bad rows, or P% of the rows; more are an error."),
 ]
 
 
 @app.callback()
 def corpora() -> None:
-    """Look at corpora, and turn them into Parquet shards."""
+    """Print corpora, or convert them to Parquet shards."""
 
 
 @app.command()
@@ -46,12 +47,12 @@ def prepare(
     out: Annotated[str, Argument(help="A folder, or a URI such as s3://bucket/folder.")],
     kind: KindOption = None,
     limit: Limit = None,
-    shard_rows: Annotated[int, Option(min=1, help="Rows of a shard.")] = 65_536,
+    shard_rows: Annotated[int, Option(min=1, help="Rows per shard.")] = 65_536,
     bad_rows: BadRowsOption = BAD_ROWS,
 ) -> None:
-    """Write a corpus as Parquet shards with fingerprint, counts and quarantine.
+    """Write a corpus as Parquet shards, with its fingerprint, counts and bad rows.
 
-    Read it back as parquet:OUT.
+    Other commands read it as parquet:OUT.
     """
     from sentune.corpora.prepare import QUARANTINE, prepare
 
@@ -74,7 +75,7 @@ def prepare(
 def show(
     spec: SpecArgument,
     kind: KindOption = None,
-    rows: Annotated[int, Option(min=0, help="Rows to print.")] = 10,
+    rows: Annotated[int, Option(min=0, help="Number of rows to print.")] = 10,
     bad_rows: BadRowsOption = BAD_ROWS,
 ) -> None:
     """Print the first rows of a corpus, its counts and its bad rows."""
@@ -88,7 +89,7 @@ def show(
     for bad in corpus.quarantine[:BAD_ROWS_SHOWN]:
         say(f"bad row: {bad}")
     if (more := len(corpus.quarantine) - BAD_ROWS_SHOWN) > 0:
-        say(f"and {more:,} more bad rows; sentune corpora prepare writes all of them")
+        say(f"and {more:,} more bad rows; `sentune corpora prepare` writes all of them")
 
 
 def _shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""``sentune evaluate``: a finished model measured on tasks, and how results are shown."""
+"""``sentune evaluate``: measure a model on tasks and print the results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sentune.readouts.grid import Grid
     from sentune.tasks import References, Result
 
-# everything else among the metrics is a share, shown in per cent
+# all other metrics are shares, shown in percent
 PLAIN = ("auc", "average_precision", "spearman", "pearson", *NO_SHARES)
 
 
@@ -41,22 +41,29 @@ def evaluate(
     task: Annotated[
         list[str],
         Option(
-            help="A task and its corpus: rte=snli:PATH, sts=stsb:PATH, mr=senteval:FOLDER, "
-            "retrieval=beir:FOLDER, generation=wikisplit:PATH; one of one's own is MODULE:CLASS. "
-            "Repeatable. docs/tasks.md has all."
+            metavar="TASK=FORMAT:PATH",
+            help="Task and corpus: rte=snli:PATH, sts=stsb:PATH, mr=senteval:FOLDER, "
+            "retrieval=beir:FOLDER, generation=wikisplit:PATH; your own task is MODULE:CLASS. "
+            "Repeatable. docs/tasks.md lists all tasks.",
         ),
     ],
     dev: Annotated[
         list[str] | None,
         Option(
-            help="Choose readouts such as the threshold on this development set (KIND=FORMAT:PATH "
-            "as for --task) instead of taking those that the model was tuned to. Repeatable."
+            metavar="TASK=FORMAT:PATH",
+            help="Development set to choose readouts such as the threshold on; default: the "
+            "readouts stored with the model. Repeatable.",
         ),
     ] = None,
     references: ReferenceCorpus = None,
     count: Annotated[
         list[int] | None,
-        Option("--count", min=1, help="Rows of --references to sample. Repeatable; default: all."),
+        Option(
+            "--count",
+            min=1,
+            metavar="N",
+            help="Sample N rows of --references. Repeatable; default: all.",
+        ),
     ] = None,
     set_: Settings = None,
     prior: Prior = None,
@@ -64,25 +71,26 @@ def evaluate(
     exclude: Annotated[
         Literal["both-ways", "none"],
         Option(
-            help="Pairs that direction leaves out where a corpus labels both directions: "
+            help="Pairs that the task direction leaves out if a corpus labels both directions: "
             "both-ways (GumbelCSE) or none (GaussCSE)."
         ),
     ] = "both-ways",
     component_from: Annotated[
         Literal["corpus", "task"],
         Option(
-            help="Models of invertible decoders: sts without the principal component that is "
-            "stored with the model, or without that of the task's own sentences, as in papers."
+            help="Principal component that models of invertible decoders remove for sts: that of "
+            "the training corpus, stored with the model, or that of the task's own sentences, as "
+            "in papers."
         ),
     ] = "corpus",
     limit: Limit = None,
     batch_size: BatchSize = 64,
     device: Device = None,
 ) -> None:
-    """Measure a model on tasks, and say which it cannot do and why.
+    """Measure a model on tasks; tasks that it cannot do are listed with the reason.
 
-    --set gives the grid of a readout, which is swept on --dev. Where ambiguous-rte sweeps several
-    alpha_1, the best combination of each is judged on the tasks too: seen, not chosen by.
+    --set gives the grid of a readout, which is swept on --dev. If ambiguous-rte sweeps several
+    alpha_1, the best combination of each is also measured on the tasks, for information only.
     """
     from sentune.embedder.embedder import Embedder
     from sentune.methods import CLOSED_FORM
@@ -90,15 +98,15 @@ def evaluate(
     from sentune.tasks.ambiguous import BY_ALPHA_1
 
     if count and references is None:
-        raise InvalidValue("--count", count[0], "give --references too, of which it samples rows")
+        raise InvalidValue("--count", count[0], "it samples --references; give these, too")
     if set_ and not dev:
-        raise InvalidValue("--set", set_[0], "give --dev too, on which the grid is swept")
+        raise InvalidValue("--set", set_[0], "the grid is swept on --dev; give this, too")
     if prior and not dev:
-        raise InvalidValue("--prior", prior, "give --dev too, whose pairs it weights")
+        raise InvalidValue("--prior", prior, "it weights the pairs of --dev; give this, too")
     wanted = _corpora("--task", task, limit)
     embedder = Embedder.load(model, device)
     if dev and embedder.name in CLOSED_FORM:
-        fix = f"{embedder.name} has its readout from tuning; leave it out"
+        fix = f"the readout of {embedder.name} is chosen by tuning; leave this option out"
         raise InvalidValue("--dev", " ".join(dev), fix)
     embedder.require_component(component_from, "--component-from")
     judge: Any = {"batch_size": batch_size, "component_from": component_from}
@@ -127,7 +135,7 @@ def evaluate(
 
 
 def _references(embedder: Embedder, spec: str | None, counts: list[int]) -> References | None:
-    """Return what interpretations are taken against: rows of a corpus, or the model's own."""
+    """Return the references of interpretations: rows of a corpus, or those of the model."""
     from sentune.corpora.formats import read
     from sentune.tasks import References
     from sentune.tasks.references import kind_of_references
@@ -140,12 +148,12 @@ def _references(embedder: Embedder, spec: str | None, counts: list[int]) -> Refe
 
 
 def _grids(embedder: Embedder, references: References | None, items: list[str]) -> dict[str, Grid]:
-    """Return what is swept: every number of references, and the grids that were given."""
+    """Return readout -> grid to sweep: all numbers of references, and the grids of ``--set``."""
     from sentune.methods import find
 
     grids: dict[str, Grid] = {} if references is None else {"references": references.counts}
     own = {readout.name: readout for readout in find(embedder.name).readouts} if items else {}
-    known = ", ".join(own) or "none that is swept over a grid"
+    known = ", ".join(own) or "none with a grid"
     for item in items:
         name, text = key_and_value("--set", item, f"readouts of {embedder.name}: {known}", own)
         grids[name] = own[name].parse(text)
@@ -153,7 +161,7 @@ def _grids(embedder: Embedder, references: References | None, items: list[str]) 
 
 
 def _corpora(option: str, texts: list[str], limit: int | None) -> list[tuple[str, Corpus]]:
-    """Return kind and corpus for each ``KIND=FORMAT:PATH``, read as the task needs it."""
+    """Return (task, corpus) for each ``TASK=FORMAT:PATH``, read as the task needs it."""
     from sentune.corpora.formats import read
     from sentune.tasks import TASKS, kind_of, of_task, task_and_corpus
 
@@ -171,7 +179,7 @@ def _corpora(option: str, texts: list[str], limit: int | None) -> list[tuple[str
 def _report_alphas(
     task: str, rows: Sequence[Mapping[str, Any]], metrics: Mapping[str, float], console: Console
 ) -> None:
-    """Print the best combination of each alpha_1 on dev, and what it gives on a task."""
+    """Print the best combination of readouts for each alpha_1 on dev, and its metrics on a task."""
     readouts = ("alpha_1", "alpha_2", "references", "intersection")
     seen = ("macro_f1", "f1_both", "accuracy")
     shares = ("empty", "dev", "dev at prior", "macro F1", "F1 of both", "accuracy")
@@ -182,15 +190,16 @@ def _report_alphas(
         shown = [f"{value:.2%}" for value in (*on_dev, *on_task)]
         table.add_row(*(str(row[name]) for name in readouts), *shown)
     always = f"{metrics[f'{task}/always_both']:.2%}"
-    line = f"{task} at the best of each alpha_1 on dev: seen on the task, nothing is chosen by it; "
-    print_line(console, f"{line}F1 of both of always saying both: {always}")
+    line = f"{task} with the best readouts on dev for each alpha_1 (not used for any choice); "
+    print_line(console, f"{line}F1 of both when always answering both: {always}")
     console.print(table)
 
 
 def report_results(result: Result, console: Console, json: Path | None = None) -> None:
-    """Print a line for each metric, the readouts that were applied, and what was left out.
+    """Print the metrics, the readouts that were applied, and the metrics that are missing.
 
-    ``json`` is a file for ``{task: {metric: fraction}}``.
+    Args:
+        json: file to which ``{task: {metric: fraction}}`` is written.
     """
     from sentune.io.folders import write_json
 
@@ -203,7 +212,7 @@ def report_results(result: Result, console: Console, json: Path | None = None) -
         by_task[task][metric] = value
         if "@" in task:
             continue
-        # how many pairs it was measured on: those of its stratum, or all of the task
+        # number of pairs measured: those of the metric's stratum, or all of the task
         counts = result.tables.get(f"{task}/counts.json", {})
         pairs = counts.get(metric, counts.get("pairs"))
         shown = f"{pairs:,}" if isinstance(pairs, int) else ""
@@ -215,14 +224,14 @@ def report_results(result: Result, console: Console, json: Path | None = None) -
         shown = f"{readout:.4g}" if isinstance(readout, float) else readout
         print_line(console, f"readout {name}: {shown}")
     for reason, names in _by_reason(result).items():
-        print_line(console, f"without {names}: {reason}")
+        print_line(console, f"not measured: {names}: {reason}")
     if json is not None:
         json.parent.mkdir(parents=True, exist_ok=True)
         write_json(json, by_task)
 
 
 def _by_reason(result: Result) -> dict[str, str]:
-    """Return what is missing for each reason: ``ambiguous-rte/macro_f1, accuracy``."""
+    """Return reason -> missing metrics, such as ``ambiguous-rte/macro_f1, accuracy``."""
     found: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)
     for name, reason in result.skipped.items():
         task, _, metric = name.partition("/")
@@ -234,8 +243,7 @@ def _by_reason(result: Result) -> dict[str, str]:
 
 
 def _value(metric: str, value: float) -> str:
-    """``MSRpar/pearson``, ``pearson_weighted_mean``, ``sen_``, ``dev_`` and ``words_pearson``: no
-    shares."""
+    """Return a value in percent unless its metric, without prefix or suffix, is in ``PLAIN``."""
     base = metric.rpartition("/")[2].removesuffix("_mean").removesuffix("_weighted")
     known = base.removeprefix("sen_").removeprefix("dev_").removeprefix("words_") in PLAIN
     return f"{value:.4f}" if known else f"{value:.2%}"

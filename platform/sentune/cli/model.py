@@ -1,4 +1,4 @@
-"""``sentune encode``, ``index``, ``search``, ``interpret``, ``serve`` and ``push`` of a model."""
+"""``sentune encode``, ``index``, ``search``, ``interpret``, ``serve`` and ``push``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NEAREST = "nearest other: similarity of an overlap to the most similar other one shown, 0 to 1."
 ROUTES = ("/embeddings", "/entails", "/similarity", "/direction", "/health")
 
-Source = Annotated[Path, Argument(metavar="IN.txt", help="One sentence a line, UTF-8.")]
+Source = Annotated[Path, Argument(metavar="IN.txt", help="One sentence per line, UTF-8.")]
 
 
 def encode(
@@ -37,7 +37,7 @@ def encode(
     batch_size: BatchSize = 64,
     device: Device = None,
 ) -> None:
-    """Encode the sentences of a text file; empty lines are left out."""
+    """Encode the sentences of a text file; empty lines are skipped."""
     from sentune.embedder.embedder import Embedder
     from sentune.embedder.index import write_embeddings
 
@@ -54,18 +54,18 @@ def encode(
 def index(
     model: Model,
     source: Source,
-    out: Annotated[Path, Argument(metavar="INDEX", help="A folder.")],
+    out: Annotated[Path, Argument(metavar="INDEX", help="Folder to write.")],
     factory: Annotated[
         str,
         Option(
-            help="For models of points: FAISS's index_factory, as in HNSW32 or IVF1024,Flat. "
-            "Needs the extra 'search'. Default: exact search, for all models."
+            help="FAISS index, such as HNSW32 or IVF1024,Flat, for models of points; needs the "
+            "extra 'search'. Default: exact search, for all models."
         ),
     ] = "",
     batch_size: BatchSize = 64,
     device: Device = None,
 ) -> None:
-    """Encode the sentences of a text file into a folder that `sentune search` reads."""
+    """Encode the sentences of a text file into an index for `sentune search`."""
     from sentune.embedder.embedder import Embedder
     from sentune.embedder.index import SentenceIndex
 
@@ -79,19 +79,20 @@ def index(
 
 def search(
     model: Model,
-    folder: Annotated[Path, Argument(metavar="INDEX", help="What `sentune index` wrote.")],
-    queries: Annotated[list[str], Argument(metavar="SENTENCE...")],
-    k: Annotated[int, Option("-k", min=1, help="How many to show.")] = 5,
+    folder: Annotated[Path, Argument(metavar="INDEX", help="Folder written by `sentune index`.")],
+    queries: Annotated[list[str], Argument(metavar="SENTENCE...", help="One or more queries.")],
+    k: Annotated[int, Option("-k", min=1, help="Number of sentences to show.")] = 5,
     by: Annotated[
         str,
         Option(
-            help="similarity; entailed: what the sentence entails; entailing: what entails it. "
-            "The latter two need a model of boxes or Gaussians."
+            metavar="similarity|entailed|entailing",
+            help="entailed: sentences that SENTENCE entails; entailing: sentences that entail it. "
+            "Both need a model of boxes or Gaussians.",
         ),
     ] = "similarity",
     device: Device = None,
 ) -> None:
-    """Show the sentences of an index that are nearest to others by the model's own score."""
+    """Search an index for the sentences that are nearest to each SENTENCE by the model's score."""
     from sentune.embedder.embedder import Embedder
 
     for query in queries:
@@ -106,12 +107,12 @@ def search(
 
 def _check_sentence(sentence: str) -> None:
     if not sentence.strip():
-        raise InvalidValue("SENTENCE", sentence.strip(), "give one that is not empty")
+        raise InvalidValue("SENTENCE", sentence.strip(), "give a sentence that is not empty")
 
 
 @contextmanager
 def _bar(source: Path) -> Iterator[Callable[[int], object]]:
-    """Show on a terminal how much of a file was read."""
+    """Show a progress bar on a terminal; yield a function that advances it by bytes read."""
     console = Terminal(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         size = source.stat().st_size if source.is_file() else None
@@ -120,29 +121,29 @@ def _bar(source: Path) -> Iterator[Callable[[int], object]]:
 
 
 def _done(out: Path, written: int, empty: int) -> None:
-    left = f", {counted(empty, 'empty line')} left out" if empty else ""
+    left = f", {counted(empty, 'empty line')} skipped" if empty else ""
     say(f"{out}: {counted(written, 'sentence')}{left}")
 
 
 def interpret(
     model: Model,
     sentence: Annotated[str, Argument(help="The sentence to interpret, in quotes.")],
-    k: Annotated[int, Option("-k", min=1, help="Interpretations at most.")] = 5,
+    k: Annotated[int, Option("-k", min=1, help="Largest number of interpretations.")] = 5,
     references: ReferenceCorpus = None,
     alpha_1: Annotated[
         float | None,
         Option(
-            help="Share of the sentence's box that an overlap must exceed; default: the "
-            "model's own, else so low that the best 3 k references are in question."
+            help="Lower bound on the share of the sentence's box that an overlap covers; default: "
+            "the model's, else the value that leaves the best 3 k references."
         ),
     ] = None,
     alpha_2: Annotated[
         float | None,
-        Option(help="Share that it must stay below; default: the model's own, else 1."),
+        Option(help="Upper bound on that share; default: the model's, else 1."),
     ] = None,
     device: Device = None,
 ) -> None:
-    """Show the most distinct interpretations of a sentence, by a model of boxes."""
+    """Show the most distinct interpretations of a sentence. Needs a model of boxes."""
     from sentune.corpora.formats import read
     from sentune.corpora.schema import Kind
     from sentune.embedder.embedder import Embedder
@@ -172,30 +173,30 @@ def interpret(
 
 
 def _references_in_question(found: Interpreted) -> str:
-    """Return how many references were in question, and what to do if none was."""
+    """Return how many references are between the bounds, and a fix if there is none."""
     bounds = f"alpha_1 {found.alpha_1:.4g} and alpha_2 {found.alpha_2:.4g}"
     text = f"{found.between:,} of {found.references:,} references have a coverage between {bounds}"
     if found.between:
         return f"{text}.\n{NEAREST}"
     if found.largest is None:
-        return f"{text}; none has one below alpha_2, so give a larger --alpha-2."
-    return f"{text}; the largest below alpha_2 is {found.largest:.4g}, so give a lower --alpha-1."
+        return f"{text}; none is below alpha_2: give a larger --alpha-2."
+    return f"{text}; the largest below alpha_2 is {found.largest:.4g}: give a lower --alpha-1."
 
 
 def serve(
     model: Model,
-    host: Annotated[str, Option(help="Address that it listens on.")] = "127.0.0.1",
-    port: Annotated[int, Option(min=1, max=65535)] = 8000,
-    replicas: Annotated[int, Option(min=1, help="Processes with the model.")] = 1,
-    max_batch: Annotated[int, Option(min=1, help="Requests encoded at once.")] = 32,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=1, max=65535, help="Port to listen on.")] = 8000,
+    replicas: Annotated[int, Option(min=1, help="Number of processes with the model.")] = 1,
+    max_batch: Annotated[int, Option(min=1, help="Largest number of requests per batch.")] = 32,
     gpus: Annotated[
         float | None,
-        Option(min=0, help="GPUs of a replica; default: a share of the cluster's, at most one."),
+        Option(min=0, help="GPUs per replica; default: an equal share of all GPUs, at most one."),
     ] = None,
 ) -> None:
-    """Answer embeddings, entails, similarity and direction over HTTP, with Ray Serve.
+    """Serve embeddings, entailment, similarity and direction over HTTP, with Ray Serve.
 
-    It has no authentication: leave it on 127.0.0.1, or put it behind a proxy that has.
+    The server has no authentication: keep it on 127.0.0.1, or behind a proxy that has.
     """
     from sentune.embedder.load import folder_of
     from sentune.training.model import check_model, read_settings
@@ -213,13 +214,13 @@ def serve(
     check_port(host, port)
     from sentune.study.planning.connect import connected
 
-    # Serve 2.60 ends a proxy that has not started within 5 s, and the start fails with it
+    # Serve 2.60 kills a proxy that has not started within 5 s, and then fails to start
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
     with connected():
         serving.run(
             str(folder), host=host, port=port, replicas=replicas, max_batch=max_batch, gpus=gpus
         )
-        say(f"http://{host}:{port}: {', '.join(ROUTES)}; /docs describes them (Ctrl-C ends it)")
+        say(f"http://{host}:{port}: {', '.join(ROUTES)}; /docs describes them (Ctrl-C stops it)")
         over = threading.Event()
         for ending in (signal.SIGINT, signal.SIGTERM):
             signal.signal(ending, lambda *_: over.set())
@@ -228,13 +229,17 @@ def serve(
 
 def push(
     model: Model,
-    repo: Annotated[str, Argument(metavar="OWNER/NAME", show_default=False)],
-    private: Annotated[bool, Option("--private", help="A new repository is private.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Check, and say what would go.")] = False,
+    repo: Annotated[
+        str, Argument(metavar="OWNER/NAME", help="Repository on the Hub.", show_default=False)
+    ],
+    private: Annotated[bool, Option("--private", help="Make a new repository private.")] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Check the model and list its files, without uploading.")
+    ] = False,
 ) -> None:
     """Upload a model with its card to the Hugging Face Hub.
 
-    The folder is checked against its checksums before. The token is the one of `hf auth login`, or
+    The files are verified against their checksums first. The token is that of `hf auth login` or
     HF_TOKEN.
     """
     from huggingface_hub import HfApi, ModelCard
@@ -245,7 +250,7 @@ def push(
     from sentune.training.model_card import HUB_NAME
 
     if not HUB_NAME.fullmatch(repo):
-        raise InvalidValue("OWNER/NAME", repo, "write the repository as in ann/boxes")
+        raise InvalidValue("OWNER/NAME", repo, "give the repository as in ann/boxes")
     folder = folder_of(model)
     method = read_settings(folder)["method"]
     check_model(folder)
@@ -256,11 +261,11 @@ def push(
     screen().print(table)
     card = folder / CARD_FILE
     if not (card.is_file() and ModelCard.load(card).data.to_dict().get("license")):
-        line = f"no licence is named: add `license: NAME` to the first lines of {card}"
+        line = f"the model has no licence: add `license: NAME` to the metadata at the top of {card}"
         print_line(Terminal(stderr=True), line, "yellow")
     what = f"{len(sizes)} files, {sum(sizes.values()) / 1e6:,.1f} MB"
     if dry_run:
-        say(f"{what} would go to https://huggingface.co/{repo}; the checksums hold")
+        say(f"{what} would be uploaded to https://huggingface.co/{repo}; all checksums match")
         return
     api = HfApi()
     try:
@@ -268,7 +273,7 @@ def push(
         done = api.upload_folder(
             repo_id=repo, folder_path=Path(folder), commit_message=f"{method} from sentune"
         )
-    except (HfHubHTTPError, OSError, ValueError) as error:  # the last of a card's metadata
+    except (HfHubHTTPError, OSError, ValueError) as error:  # ValueError: wrong card metadata
         told = " ".join(str(error).split())
         raise SentuneError(f"{repo} was not pushed: {told}") from error
     say(f"{what}: {done.commit_url}")

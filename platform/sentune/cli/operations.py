@@ -1,5 +1,4 @@
-"""``sentune fuse``, ``difference``, ``compress``, ``reconstruct`` and ``compose``: operations on
-embeddings, decoded."""
+"""``sentune fuse``, ``difference``, ``compress``, ``reconstruct`` and ``compose``."""
 
 from __future__ import annotations
 
@@ -12,6 +11,7 @@ from typer import Argument, Option
 
 from sentune.cli.options import Device, Model
 from sentune.errors import InvalidValue
+from sentune.formatting import counted
 from sentune.terminal import say
 
 if TYPE_CHECKING:
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 ARITY = {"fuse": 2, "difference": 2, "compress": 1}
 
-Beams = Annotated[int, Option(min=1, help="Beams of the search; 1 is greedy.")]
+Beams = Annotated[int, Option(min=1, help="Number of beams; 1 is greedy search.")]
 Length = Annotated[
     int | None,
-    Option(min=2, help="Most tokens of the answer, its start included; default: the model's."),
+    Option(min=2, help="Largest number of tokens to decode; default: the model's."),
 ]
 Text = Annotated[str, Argument(help="A sentence.")]
 
 
 def fuse(
     model: Model,
-    sentences: Annotated[list[str], Argument(help="Two sentences, or more.")],
+    sentences: Annotated[list[str], Argument(help="Two or more sentences.")],
     beams: Beams = 1,
     max_length: Length = None,
     device: Device = None,
 ) -> None:
-    """Fuse sentences: the first two, then the result with the third, and so on."""
+    """Fuse sentences into one: the first two, then the result with the third, and so on."""
     if len(sentences) < 2:
-        raise InvalidValue("SENTENCES", " ".join(sentences), "give two sentences, or more")
+        raise InvalidValue("SENTENCES", " ".join(sentences), "give two or more sentences")
     values = {f"S{number}": sentence for number, sentence in enumerate(sentences, 1)}
     expression = reduce(lambda fused, name: f"fuse({fused}, {name})", values)
     _answer(model, expression, values, beams, max_length, device)
@@ -46,12 +46,12 @@ def fuse(
 def difference(
     model: Model,
     whole: Annotated[str, Argument(help="A sentence that contains the other.")],
-    part: Annotated[str, Argument(help="What is taken away.")],
+    part: Annotated[str, Argument(help="The sentence to remove.")],
     beams: Beams = 1,
     max_length: Length = None,
     device: Device = None,
 ) -> None:
-    """Say what the first sentence says and the second one does not."""
+    """Print what the first sentence says and the second one does not."""
     _answer(model, "difference(A, B)", {"A": whole, "B": part}, beams, max_length, device)
 
 
@@ -65,7 +65,7 @@ def compress(
 def reconstruct(
     model: Model, sentence: Text, beams: Beams = 1, max_length: Length = None, device: Device = None
 ) -> None:
-    """Say what is left of a sentence in its embedding."""
+    """Decode a sentence from its own embedding."""
     _answer(model, "A", {"A": sentence}, beams, max_length, device)
 
 
@@ -74,23 +74,24 @@ def compose(
     expression: Annotated[
         str,
         Argument(
-            help="fuse(x, y), difference(x, y) and compress(x) of names and of each other: "
+            help="Operations fuse(x, y), difference(x, y) and compress(x), nested as needed: "
             "'difference(fuse(A, B), A)'."
         ),
     ],
     sentences: Annotated[
-        list[str], Argument(metavar="NAME=SENTENCE...", help="What the names stand for.")
+        list[str],
+        Argument(metavar="NAME=SENTENCE...", help="Sentences for the names: A='They sang.'"),
     ],
     beams: Beams = 1,
     max_length: Length = None,
     device: Device = None,
 ) -> None:
-    """Carry out several operations one after the other, in the space of embeddings."""
+    """Apply several operations to embeddings and decode the result once, at the end."""
     values: dict[str, str] = {}
     for item in sentences:
         name, equals, sentence = item.partition("=")
         if not (equals and name.isidentifier() and sentence.strip()):
-            raise InvalidValue("NAME=SENTENCE", item, "write it as A='They sang.'")
+            raise InvalidValue("NAME=SENTENCE", item, "give it as in A='They sang.'")
         values[name] = sentence
     _answer(model, expression, values, beams, max_length, device)
 
@@ -103,7 +104,7 @@ def _answer(
     max_length: int | None,
     device: str | None,
 ) -> None:
-    """Print the sentence that a model decodes from the embedding of an expression."""
+    """Print the sentence decoded from the embedding that an expression evaluates to."""
     from sentune.embedder.embedder import Embedder
 
     tree = parse(expression, tuple(values))
@@ -113,15 +114,15 @@ def _answer(
 
 
 def parse(text: str, names: tuple[str, ...]) -> ast.expr:
-    """Return an expression such as ``difference(fuse(A, B), A)`` as a tree of calls and names.
+    """Parse an expression such as ``difference(fuse(A, B), A)`` to a tree of calls and names.
 
     Raises:
-        InvalidValue: it is no such expression, or uses a name that stands for nothing.
+        InvalidValue: it is not such an expression, or it has a name that is not in ``names``.
     """
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        fix = f"write it as fuse(A, B) or compress(fuse(A, B)): {error.msg}"
+        fix = f"{error.msg}; give one such as fuse(A, B) or compress(fuse(A, B))"
         raise InvalidValue("EXPRESSION", text, fix) from None
     if fix := _problem(tree, names):
         raise InvalidValue("EXPRESSION", text, fix)
@@ -129,25 +130,25 @@ def parse(text: str, names: tuple[str, ...]) -> ast.expr:
 
 
 def _problem(node: ast.expr, names: tuple[str, ...]) -> str:
-    """Return what is wrong with an expression, empty if nothing is."""
+    """Return the first error in an expression; empty if there is none."""
     if isinstance(node, ast.Name):
-        return "" if node.id in names else f"{node.id} stands for no sentence; add {node.id}='...'"
+        return "" if node.id in names else f"{node.id} has no sentence; add {node.id}='...'"
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)) or node.keywords:
         return f"{ast.unparse(node)} is neither a name nor one of {', '.join(ARITY)}"
     wanted = ARITY.get(node.func.id)
     if wanted is None:
         return f"the operations are {', '.join(ARITY)}"
     if len(node.args) != wanted:
-        return f"{node.func.id} takes {wanted}, not {len(node.args)}"
+        return f"{node.func.id} takes {counted(wanted, 'argument')}, not {len(node.args)}"
     return next(filter(None, (_problem(argument, names) for argument in node.args)), "")
 
 
 def evaluate(node: ast.expr, values: Mapping[str, str], model: Operations) -> Embeddings:
-    """Return the embedding [D] that a parsed expression stands for."""
+    """Return the embedding [D] of a parsed expression."""
     if isinstance(node, ast.Name):
         return model.encode(values[node.id])
     assert isinstance(node, ast.Call)
     assert isinstance(node.func, ast.Name)
     parts = [evaluate(argument, values, model) for argument in node.args]
-    carried_out: Embeddings = getattr(model, node.func.id)(*parts)
-    return carried_out
+    result: Embeddings = getattr(model, node.func.id)(*parts)
+    return result

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, and how KEY=VALUE is read."""
+"""Arguments and options shared by several commands, and helpers to parse them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from typer.core import TyperGroup
 from sentune.errors import InvalidValue
 
 Group = partial(typer.Typer, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-"""Of commands."""
+"""A typer application with the same settings for all groups of commands."""
 
 
 class LazyGroup(TyperGroup, ABC):
-    """A group that makes a command when it is asked for."""
+    """A group of commands that are imported only when they are used."""
 
     @abstractmethod
     def make(self, name: str) -> Callable[..., Any] | typer.Typer | None:
-        """Return a command's function, or a group; None where there is none of that name."""
+        """Return the function or the group of a command; None if there is none of that name."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         made = self.make(cmd_name)
@@ -44,8 +44,8 @@ Storage = Annotated[
     str | None,
     Option(
         metavar="URI",
-        help="Folder or URI of all studies, as the job's --storage, or the URL of their database "
-        "(default: studies, or $SENTUNE_STORAGE).",
+        help="The job's --storage, a folder or URI of all studies, or the URL of their database "
+        "(default: $SENTUNE_STORAGE, else studies).",
         show_default=False,
     ),
 ]
@@ -55,13 +55,13 @@ Optuna = Annotated[
         metavar="URL",
         envvar="SENTUNE_OPTUNA",
         show_envvar=False,
-        help="Their Optuna storage, where the job had --optuna (default: $SENTUNE_OPTUNA).",
+        help="The job's --optuna, if it had one (default: $SENTUNE_OPTUNA).",
     ),
 ]
 Model = Annotated[
     str,
     Argument(
-        help="A model folder or its URI, or models:/NAME@champion; or an encoder as it is, hf:NAME."
+        help="A model folder or its URI, models:/NAME@champion, or an encoder of the Hub, hf:NAME."
     ),
 ]
 Device = Annotated[
@@ -69,13 +69,13 @@ Device = Annotated[
 ]
 BatchSize = Annotated[int, Option(min=1, help="Sentences encoded together.")]
 Encoder = Annotated[str, Option(metavar="NAME|PATH", help="Hugging Face encoder, or builtin:tiny.")]
-Limit = Annotated[int | None, Option(min=1, help="Rows of each corpus at most.")]
+Limit = Annotated[int | None, Option(min=1, help="Use at most this many rows of each corpus.")]
 ReferenceCorpus = Annotated[
     str | None,
     Option(
         metavar="FORMAT:PATH",
-        help="Corpus of the reference sentences of interpretations; default: those that are stored "
-        "with a model, or the training corpus.",
+        help="Corpus of the reference sentences for interpretations; default: those stored with "
+        "the model, or the training corpus.",
     ),
 ]
 Settings = Annotated[
@@ -83,33 +83,39 @@ Settings = Annotated[
     Option(
         "--set",
         metavar="KEY=VALUE",
-        help="A setting's value, or a readout's grid (alpha_1=0.3,0.5). Repeatable.",
+        help="Value of a setting, or grid of a readout (alpha_1=0.3,0.5). Repeatable.",
     ),
 ]
 Prior = Annotated[
     str | None,
     Option(
         metavar="both=SHARE|balanced",
-        help="Weight the pairs of several labels to this share of the class both, or all classes "
-        "alike, where readouts are chosen (evaluate, tune) or LINEAR is trained; default: as "
-        "they are.",
+        help="Weight the pairs with several labels so that the class both has this share, or all "
+        "classes equal shares, when readouts are chosen (evaluate, tune) or LINEAR is trained; "
+        "default: no weights.",
     ),
 ]
 Json = Annotated[Path | None, Option(help="Write {task: {metric: fraction}} to this file.")]
 
 
 def look_here() -> None:
-    """Let a command name modules of the folder it is run in, after all that are installed."""
+    """Make modules in the working folder importable, after all installed ones."""
     sys.path.append(str(Path.cwd()))
 
 
 def key_and_value(
     option: str, text: str, fix: str, keys: Collection[str] | None = None
 ) -> tuple[str, str]:
-    """Return the two parts of an option's ``KEY=VALUE``, split at the first equals sign.
+    """Split an option's ``KEY=VALUE`` at the first equals sign.
+
+    Args:
+        option: its name, for the error.
+        text: ``KEY=VALUE``.
+        fix: end of the error message.
+        keys: the allowed keys; None: all.
 
     Raises:
-        InvalidValue: a part is missing, or the key is none of ``keys``; ends with the fix.
+        InvalidValue: a part is missing, or the key is not allowed.
     """
     key, _, value = text.partition("=")
     if not (key and value) or (keys is not None and key not in keys):
@@ -118,15 +124,15 @@ def key_and_value(
 
 
 def check_port(host: str, port: int) -> None:
-    """Check that nothing listens on a port yet.
+    """Check that a server can listen on a port.
 
     Raises:
-        InvalidValue: it cannot be listened on.
+        InvalidValue: the port is in use, or not allowed.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
-            fix = f"it cannot be listened on ({error.strerror}); give another one"
+            fix = f"the port cannot be used ({error.strerror}); give another one"
             raise InvalidValue("--port", f"{host}:{port}", fix) from error

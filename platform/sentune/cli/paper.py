@@ -1,4 +1,4 @@
-"""``sentune paper``: the tables of the papers, made again."""
+"""``sentune paper``: reproduce the tables and figures of the papers."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ app = Group()
 
 Data = Annotated[
     Path | None,
-    Option(metavar="FOLDER", help="Where data sets lie, under the names of their publishers."),
+    Option(metavar="FOLDER", help="Folder of the data sets, under their publishers' file names."),
 ]
 Instead = Annotated[
     list[str] | None,
-    Option(metavar="NAME=FORMAT:PATH", help="A corpus in place of a paper's data set. Repeatable."),
+    Option(metavar="NAME=FORMAT:PATH", help="Corpus to use for a paper's data set. Repeatable."),
 ]
 
 
 @app.callback()
 def paper() -> None:
-    """Make the tables and figures of the papers again: ours beside the paper's."""
+    """Reproduce the tables and figures of the papers, with our results beside the paper's."""
 
 
 @app.command("ls")
 def ls(data: Data = None, instead: Instead = None) -> None:
-    """List all tables and figures; with --data, which data sets they lack."""
+    """List all tables and figures; with --data, also the data sets that are missing."""
     from sentune.papers.table import DataFolder, every, missing_data
     from sentune.report.published import PublishedTable
 
     folder = DataFolder(data, _instead(instead))
-    table = plain_table("table", "rows", "shows", *(["lacks"] if data else []), header_style="dim")
+    columns = "table", "rows", "shows", *(["missing"] if data else [])
+    table = plain_table(*columns, header_style="dim")
     lacking: dict[str, str] = {}
     for name, of, found in every():
         missing = missing_data(found, of, folder)
@@ -51,7 +52,7 @@ def ls(data: Data = None, instead: Instead = None) -> None:
 
 @app.command("rows")
 def rows() -> None:
-    """Print as Markdown which rows of each table run, and which are published only."""
+    """Print, as Markdown, which rows of each table can be run and which are only published."""
     from sentune.papers.page import rows_by_state
 
     typer.echo(rows_by_state())
@@ -60,26 +61,30 @@ def rows() -> None:
 @app.command("run")
 def run(
     context: typer.Context,
-    name: Annotated[str, Argument(metavar="TABLE", help="As 'sentune paper ls' names it.")],
+    name: Annotated[str, Argument(metavar="TABLE", help="Name, as listed by `sentune paper ls`.")],
     data: Data = None,
     instead: Instead = None,
     quick: Annotated[
         bool, Option("--quick", help="Few examples and rows: minutes on a small machine.")
     ] = False,
-    encoder: Annotated[str | None, Option(help="Encoder of methods that have one.")] = None,
-    decoder: Annotated[str | None, Option(help="Decoder of methods that have one.")] = None,
+    encoder: Annotated[str | None, Option(help="Encoder, for methods that have one.")] = None,
+    decoder: Annotated[str | None, Option(help="Decoder, for methods that have one.")] = None,
     vectors: Annotated[
         str | None, Option(help="Word vectors, glove:FILE or fasttext:FILE.")
     ] = None,
-    frequencies: Annotated[str | None, Option(help="Counts of words.")] = None,
+    frequencies: Annotated[
+        str | None, Option(help="Word counts: a FILE of lines 'word count', or wordfreq:en.")
+    ] = None,
     storage: Annotated[
         str | None, Option(metavar="URI", help="Folder or URI of the studies (default: studies).")
     ] = None,
-    gpus_per_worker: Annotated[float, Option(help="GPUs a worker of each study.")] = 0.0,
+    gpus_per_worker: Annotated[float, Option(help="GPUs per worker of each study.")] = 0.0,
     seed: Annotated[int, Option(help="Seed of each study.")] = 0,
-    out: Annotated[Path, Option(metavar="DIR", help="Folder of the pages.")] = Path("papers"),
+    out: Annotated[Path, Option(metavar="DIR", help="Folder to write the pages to.")] = Path(
+        "papers"
+    ),
 ) -> None:
-    """Run the studies of a table or figure, or go on with them: ours beside the paper's."""
+    """Run or resume the studies of a table or figure, and compare them to the paper."""
     from sentune.cli.report import screen_table
     from sentune.papers.make import TableMaker
     from sentune.papers.page import comparison_table, differences, write
@@ -119,5 +124,5 @@ def run(
 
 
 def _instead(items: list[str] | None) -> dict[str, str]:
-    fix = "write NAME=FORMAT:PATH, such as 'SNLI test=snli:test.jsonl'"
+    fix = "give NAME=FORMAT:PATH, such as 'SNLI test=snli:test.jsonl'"
     return dict(key_and_value("--instead", item, fix) for item in items or [])

@@ -1,4 +1,4 @@
-"""``sentune report``, ``compare`` and ``verify``: studies as pages, side by side, and checked."""
+"""``sentune report``, ``compare`` and ``verify``."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def report(
     ] = None,
     optuna: Optuna = None,
 ) -> None:
-    """Write report.html and report.md: what a study found, how, from what, and at what cost."""
+    """Write report.html and report.md: a study's results, method, data and cost."""
     from sentune.job import artifacts
     from sentune.report import build, write
 
     study = view_of(name, storage, optuna).snapshot()
     pages, own = build(artifacts.view_of(study, storage_of(storage))), study.place.folder
     if out is None and (not own or "://" in own):
-        fix = "the study has no folder on this machine; add --out DIR"
+        fix = "the study has no folder on this machine; give --out DIR"
         raise InvalidValue("--out", "", fix)
     for path in write(pages, out or Path(own)):
         say(path)
@@ -47,15 +47,17 @@ def compare(
         str | None,
         Option(
             metavar="TASK/METRIC",
-            help="To compare by, task/metric or task/metric:min (default: the objective they "
-            "share).",
+            help="Metric to compare by, task/metric or task/metric:min (default: the objective, "
+            "which the studies must share).",
         ),
     ] = None,
     storage: Storage = None,
-    html: Annotated[Path | None, Option(metavar="FILE", help="Write it as a page as well.")] = None,
+    html: Annotated[
+        Path | None, Option(metavar="FILE", help="Write the table as an HTML page, too.")
+    ] = None,
     optuna: Optuna = None,
 ) -> None:
-    """Compare studies of any methods by one metric: error bars, and which differ."""
+    """Compare studies of any methods by one metric, with errors and significance tests."""
     from sentune.io.atomic import write_document
     from sentune.job.artifacts import view_of as report_view
     from sentune.report.leaderboard import NOTE, leaderboard_report, leaderboard_table
@@ -73,7 +75,7 @@ def compare(
 
 
 def screen_table(table: blocks.Table, **style: Any) -> Table:
-    """Return a report's table as one for the terminal."""
+    """Convert a table of a report to one for the terminal."""
     found = plain_table(*(column.head for column in table.columns), **style)
     for line in table.lines:
         found.add_row(*(cell.text for cell, _ in line), style="bold" if line[0][0].strong else "")
@@ -85,15 +87,15 @@ def verify(
         str,
         Argument(
             metavar="STUDY|MODEL",
-            help="Name of a study; or a model folder, its URI, or models:/NAME@champion.",
+            help="Name of a study, or a model: its folder or URI, or models:/NAME@champion.",
         ),
     ],
     storage: Storage = None,
     optuna: Optuna = None,
 ) -> None:
-    """Recompute what a study or a model was made of, from corpora to model, and change nothing.
+    """Verify the checksums of a study or a model, from corpora to model. Nothing is changed.
 
-    Exit codes: 0 all that is here is as it was recorded, 1 something is not, 2 a wrong value.
+    Exit codes: 0 all files that exist match, 1 a file does not match, 2 a wrong value.
     """
     from sentune.job.verify import Outcome, verify_model, verify_study
 
@@ -134,7 +136,7 @@ def _model(subject: str) -> str:
         place = str(folder_of(place).resolve())
     files, root = files_at(place)
     if not {MANIFEST, SETTINGS_FILE} & set(asked(place, lambda: names_in(files, root))):
-        fix = "no model lies there; a study is named without its folder, beside --storage"
+        fix = "there is no model here; to verify a study, give its name, and --storage"
         raise InvalidValue("MODEL", subject, fix)
     return place
 
@@ -142,6 +144,6 @@ def _model(subject: str) -> str:
 def _study(name: str, storage: str | None, optuna: str | None) -> StudyPlace:
     place = place_of(name, storage, optuna)
     if not place.folder:
-        fix = "its folder is not known; give the --storage of its job, and --optuna"
+        fix = "its folder is unknown; give the --storage of its job, and --optuna"
         raise InvalidValue("STUDY", name, fix)
     return place

@@ -1,4 +1,4 @@
-"""``sentune study``: looking at studies, stopping them, going on with them, taking them out."""
+"""``sentune study``: list, show, stop, resume, fork, export and clean up studies."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ if TYPE_CHECKING:
 app = Group()
 
 POLL = 0.5
-"""Seconds between two looks at a driver that was asked to stop."""
+"""Seconds between two checks of a driver that was asked to stop."""
 
-AsTheJobs = Annotated[str | None, Option(help="As the job's.")]
+_NEW = "New value of the job's option; default: that of the last start."
+NewCount = Annotated[str | None, Option(metavar="N", help=_NEW)]
+NewHours = Annotated[str | None, Option(metavar="H", help=_NEW)]
 
 
 @app.callback()
 def study() -> None:
-    """Look at studies, stop them, go on with them, and take out what they found."""
+    """List, show, stop, resume, fork, export and clean up studies."""
 
 
 @app.command("ls")
@@ -51,7 +53,7 @@ def list_studies(storage: Storage = None, optuna: Optuna = None) -> None:
     for study in every_study(place, optuna):
         try:
             found.append(StudyView(study).snapshot())
-        except SentuneError as error:  # the others are shown
+        except SentuneError as error:  # the other studies are still listed
             damaged.append(f"{study.name}: {error}")
     if found:
         screen().print(studies_table(found))
@@ -69,14 +71,14 @@ def show(
     storage: Storage = None,
     optuna: Optuna = None,
     watch: Annotated[
-        bool, Option("--watch", help="Redraw until the study ends; Ctrl-C leaves.")
+        bool, Option("--watch", help="Update the display until the study ends or Ctrl-C.")
     ] = False,
-    as_json: Annotated[bool, Option("--json", help="Everything, as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print all data as JSON.")] = False,
     rows: Annotated[
-        int, Option(min=3, help="Trials to show: those that run, the best, the latest.")
+        int, Option(min=3, help="Largest number of trials: the running, best and latest ones.")
     ] = 30,
 ) -> None:
-    """Show a study: state, driver, budget, trials, finalists."""
+    """Show a study: state, driver, budget, trials and finalists."""
     from sentune.cli.study_screen import as_document, study_screen
     from sentune.cli.study_screen import watch as watch_study
 
@@ -96,18 +98,20 @@ def stop(
     optuna: Optuna = None,
     now: Annotated[bool, Option("--now", help="Do not wait for the trials' checkpoints.")] = False,
 ) -> None:
-    """Ask a study's driver to stop, and wait until it has left.
+    """Ask a study's driver to stop, and wait until it has stopped.
 
-    Its trials write checkpoints first; `sentune study resume` goes on from there.
+    Its trials write checkpoints first; `sentune study resume` continues from these.
     """
     view = view_of(name, storage, optuna)
     url = view.place.url
     asked = ask(url, name, "stop now" if now else "stop")
     if asked is None:
-        say(f"no driver runs {name}: it is {_state(view.snapshot())}")
+        say(f"{name} has no driver: it is {_state(view.snapshot())}")
         return
     how = "at once" if now else "after its trials have written checkpoints"
-    say(f"asked {asked.driver} to stop {name} {how}; waiting (Ctrl-C leaves, the request stays)")
+    say(
+        f"asked {asked.driver} to stop {name} {how}; waiting (Ctrl-C does not withdraw the request)"
+    )
     if stays := _wait_for_end(url, name, asked):
         say(stays)
         return
@@ -115,8 +119,8 @@ def stop(
     say(f"{name} is {_state(study)}; trials that have ended: {study.ended:,}")
     if study.state != "complete":
         there = f" --storage {shlex.quote(storage)}" if storage else ""
-        goes_on = f"sentune study resume {name}{there}" if view.place.folder else "its own command"
-        say(f"go on with: {goes_on}")
+        resume = f"sentune study resume {name}{there}" if view.place.folder else "its own command"
+        say(f"resume it with: {resume}")
 
 
 def _state(study: StudySnapshot) -> str:
@@ -124,18 +128,18 @@ def _state(study: StudySnapshot) -> str:
 
 
 def _wait_for_end(url: str, name: str, asked: Holder) -> str:
-    """Return why the study's driver will not leave now; empty once it has left."""
+    """Wait until the study's driver stops; return why it does not, empty if it has stopped."""
     while (found := standing(url, name).holder) is not None:
         if found.generation != asked.generation:
-            return f"it has left, and {found} drives the study now"
+            return f"it has stopped, and {found} drives the study now"
         if found.gone:
-            return f"{found.driver} has died; the next start takes the study over"
+            return f"{found.driver} has died; the next start takes over the study"
         if found.state is ProcessState.SUSPENDED:
-            return f"{found.driver} is suspended: wake it or kill it; the request stays"
+            return f"{found.driver} is suspended: resume or kill it; the request stays"
         if found.state is ProcessState.UNKNOWN:
             return (
-                f"{found.driver} has not been heard of for {found.quiet:.0f} s; if its machine is "
-                "dead, `sentune study release`, with the same --storage, frees the study"
+                f"{found.driver} has sent no beat for {found.quiet:.0f} s; if its machine is dead, "
+                "free the study with `sentune study release` and the same --storage"
             )
         time.sleep(POLL)
     return ""
@@ -148,15 +152,15 @@ def release(
     optuna: Optuna = None,
     yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Free the lock of a study whose driver's machine is dead.
+    """Release the lock of a study whose driver's machine is dead.
 
-    A driver that is alive, running or suspended, keeps it.
+    The lock of a driver that is alive, running or suspended, is not released.
     """
     url = view_of(name, storage, optuna).place.url
     if holder := standing(url, name).holder:
         say(f"{name} is driven by {holder}")
         if not yes:
-            typer.confirm("Is that machine dead, or its network cut for good?", abort=True)
+            typer.confirm("Is that machine dead or permanently cut off?", abort=True)
     say(break_lock(url, name) if url else f"{name} was never driven")
 
 
@@ -166,17 +170,17 @@ def resume(
     name: StudyName,
     storage: Storage = None,
     optuna: Optuna = None,
-    tracking: AsTheJobs = None,
-    trials: AsTheJobs = None,
-    concurrent: AsTheJobs = None,
-    max_concurrent: AsTheJobs = None,
-    priority: AsTheJobs = None,
-    max_trials: AsTheJobs = None,
-    max_hours: AsTheJobs = None,
-    max_gpu_hours: AsTheJobs = None,
-    stop_after_no_gain: AsTheJobs = None,
+    tracking: Annotated[str | None, Option(metavar="URI", help=_NEW)] = None,
+    trials: NewCount = None,
+    concurrent: Annotated[str | None, Option(metavar="N|auto", help=_NEW)] = None,
+    max_concurrent: NewCount = None,
+    priority: Annotated[str | None, Option(metavar="X", help=_NEW)] = None,
+    max_trials: NewCount = None,
+    max_hours: NewHours = None,
+    max_gpu_hours: NewHours = None,
+    stop_after_no_gain: NewCount = None,
 ) -> None:
-    """Go on with a study as its own command would; its budget may be another one."""
+    """Resume a study with the options of its last start, or with a new budget."""
     job_options = context.params.keys() - {"name", "storage"}
     given = {option: context.params[option] for option in job_options}
     start_again(view_of(name, storage, optuna).place, given)
@@ -189,24 +193,29 @@ def fork(
     storage: Storage = None,
     optuna: Optuna = None,
     settings: Settings = None,
-    trials: AsTheJobs = None,
-    seed: AsTheJobs = None,
+    trials: NewCount = None,
+    seed: NewCount = None,
 ) -> None:
-    """Start a new study from an old one with another space; it knows the old trials that hold."""
+    """Start a new study from an old one, with another search space or seed.
+
+    The new study learns from those old trials that are valid in its space.
+    """
     _check(new, "NEW")
     given = {"fork": new, "optuna": optuna, "trials": trials, "seed": seed, "set": settings}
     start_again(view_of(name, storage, optuna).place, given)
 
 
 def start_again(place: StudyPlace, given: Mapping[str, Any]) -> None:
-    """Run a study's job as its own command would, with other options, and end as that one does.
+    """Run a study's job again, with some options changed, in the folder where it was started.
 
-    Relative paths of corpora count from the folder in which the study was started, and its
-    modules are found. An option that is given and not None replaces that of the last start; of
-    ``set``, that of the same key.
+    The process exits as the study's own command does.
+
+    Args:
+        place: of the study.
+        given: option -> new value; None keeps that of the last start. ``set`` is merged by key.
 
     Raises:
-        InvalidValue: an option and what is allowed, or the study's description is missing or of
+        InvalidValue: an option has a wrong value, or the study's description is missing or of
             another version.
     """
     from sentune.job.command import exit_codes
@@ -227,10 +236,10 @@ def start_again(place: StudyPlace, given: Mapping[str, Any]) -> None:
     folder = place.description.get("folder", "")
     there = bool(folder) and Path(folder).is_dir()
     if folder and not there:
-        missing = f"{folder} is not on this machine; relative paths of corpora count from here"
+        missing = f"{folder} is not on this machine; relative paths of corpora start here"
         print_line(Terminal(stderr=True), f"warning: {missing}")
     with (
-        exit_codes("interrupted; sentune study resume goes on"),
+        exit_codes("interrupted; `sentune study resume` continues the study"),
         contextlib.chdir(folder) if there else contextlib.nullcontext(),
     ):
         look_here()
@@ -238,7 +247,7 @@ def start_again(place: StudyPlace, given: Mapping[str, Any]) -> None:
 
 
 def stored_options(place: StudyPlace) -> StudyOptions:
-    """Return the options of a study's last start, with the storage where it was found now.
+    """Return the options of a study's last start, with the storage in which it is now.
 
     Raises:
         InvalidValue: its description is missing or of another version.
@@ -250,7 +259,7 @@ def stored_options(place: StudyPlace) -> StudyOptions:
     if not stored:
         fix = f"{place.trouble or f'it has no {DESCRIPTION}'}; run the command that started it"
         if not place.folder:
-            fix = "its folder is not known; give the --storage of its job, and --optuna"
+            fix = "its folder is unknown; give the --storage of its job, and --optuna"
         raise InvalidValue("STUDY", place.name, fix)
     if stored["job"] not in kinds:
         fix = f"give one of {', '.join(kinds)} in {place.folder}/{DESCRIPTION}"
@@ -266,17 +275,15 @@ def export(
         str,
         Option(
             metavar="FILE",
-            help="FILE.csv, FILE.json or FILE.parquet to write; or, as Optuna has the trials, "
-            "FILE.journal or the URL of a database.",
+            help="FILE.csv, FILE.json or FILE.parquet; or, as an Optuna storage, FILE.journal or "
+            "the URL of a database.",
         ),
     ],
     storage: Storage = None,
     optuna: Optuna = None,
-    curves: Annotated[
-        bool, Option("--curves", help="With the metrics at every milestone.")
-    ] = False,
+    curves: Annotated[bool, Option("--curves", help="Add the metrics at every milestone.")] = False,
 ) -> None:
-    """Write every trial with its settings, metrics, readouts and cost to a file."""
+    """Write all trials with their settings, metrics, readouts and costs to a file."""
     from sentune.cli.study_export import copy_study, is_optuna, write_trials
 
     view = view_of(name, storage, optuna)
@@ -290,21 +297,21 @@ def export(
 @app.command()
 def gc(
     name: Annotated[str | None, Argument(metavar="STUDY", help="Name of the study.")] = None,
-    every: Annotated[bool, Option("--all", help="All studies of the storage.")] = False,
+    every: Annotated[bool, Option("--all", help="Clean up all studies of the storage.")] = False,
     storage: Storage = None,
     optuna: Optuna = None,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Say what would go, and drop nothing.")
+        bool, Option("--dry-run", help="Print what would be deleted, and delete nothing.")
     ] = False,
 ) -> None:
-    """Drop checkpoints that are not needed, and what killed processes have left.
+    """Delete checkpoints that are no longer needed, and files of killed processes.
 
-    The winner's checkpoint stays, and so does everything of a study that is driven.
+    The winner's checkpoint is kept. Studies that have a driver are skipped.
     """
     from sentune.study.runner.retention import abandoned_scratch
 
     if (name is None) is not every:
-        raise InvalidValue("STUDY", name or "", "name a study, or give --all")
+        raise InvalidValue("STUDY", name or "", "give the name of a study, or --all")
     if name is not None:
         views = [view_of(name, storage, optuna)]
     else:
@@ -315,21 +322,21 @@ def gc(
         total += size
         if not dry_run:
             shutil.rmtree(path)
-        say(f"{path}: scratch of a driver that was killed, {decimal(size)}")
+        say(f"{path}: temporary files of a killed driver, {decimal(size)}")
     say(f"{decimal(total)} {'could be freed' if dry_run else 'freed'}")
 
 
 def _collect(view: StudyView, *, dry_run: bool) -> int:
-    """Drop what a study no longer needs, print a line for each kind, and return the bytes."""
+    """Delete what a study no longer needs, print a line for each kind, and return the bytes."""
     from sentune.study.runner.retention import removable_of
 
     name, url = view.place.name, view.place.url
     held = standing(url, name).holder
     if not url or not view.place.folder:
-        say(f"{name}: left alone, its folder or its database is not known")
+        say(f"{name}: skipped, its folder or its database is unknown")
         return 0
     if held is not None and not held.gone:
-        say(f"{name}: left alone, it is driven by {held}")
+        say(f"{name}: skipped, it is driven by {held}")
         return 0
     if dry_run:
         found = removable_of(view)
@@ -347,26 +354,26 @@ def _collect(view: StudyView, *, dry_run: bool) -> int:
 
 
 def view_of(name: str, storage: str | None, optuna: str | None) -> StudyView:
-    """Return the study that a command line names.
+    """Open the study that a command names.
 
     Raises:
-        InvalidValue: it is no name, or there is no such study.
+        InvalidValue: the name is not valid, or there is no such study.
     """
     return StudyView(place_of(name, storage, optuna))
 
 
 def place_of(name: str, storage: str | None, optuna: str | None) -> StudyPlace:
-    """Return where the study lies that a command line names; nothing of it is opened.
+    """Return the place of the study that a command names, without opening its store.
 
     Raises:
-        InvalidValue: it is no name, or there is no such study.
+        InvalidValue: the name is not valid, or there is no such study.
     """
     _check(name, "STUDY")
     return find_study(storage_of(storage), name, optuna)
 
 
 def storage_of(given: str | None) -> str:
-    """Return ``--storage``, or where the jobs keep studies by default."""
+    """Return ``--storage``, or the default storage of the jobs."""
     from sentune.job.options import default_storage
 
     return given or default_storage()

@@ -1,4 +1,4 @@
-"""``sentune study export``: every trial of a study as one row of a file, or as Optuna has it."""
+"""``sentune study export``: write the trials of a study to a table or an Optuna storage."""
 
 from __future__ import annotations
 
@@ -23,20 +23,23 @@ JOURNAL = ".journal"
 FORMATS = (".csv", ".json", ".parquet", JOURNAL)
 
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
-"""What a spreadsheet may take for a formula: its signs, also their wide forms and behind blanks."""
+"""Start of a text that a spreadsheet may take for a formula, also with full-width signs."""
 
 
 def write_trials(trials: Sequence[TrialRecord], out: str, *, curves: bool) -> int:
-    """Write trials into a file, whose ending names the format; return the number of rows.
+    """Write trials to a CSV, JSON or Parquet file; return the number of rows.
 
-    ``curves``: with a column ``curve``, JSON: examples -> metrics there.
+    Args:
+        trials: one row each.
+        out: the file; its suffix is the format.
+        curves: whether to add a column ``curve``, JSON: examples -> metrics.
 
     Raises:
-        InvalidValue: another ending, or a folder that does not exist.
+        InvalidValue: the suffix is another one, or the folder does not exist.
     """
     path, partial = _paths(out)
     if path.suffix not in _WRITERS:
-        raise InvalidValue("--out", out, f"end it in {', '.join(FORMATS)}, or give a database URL")
+        raise InvalidValue("--out", out, f"give a file in {', '.join(FORMATS)}, or a database URL")
     rows = [
         trial.row() | ({"curve": json.dumps(trial.curve)} if curves else {}) for trial in trials
     ]
@@ -47,30 +50,31 @@ def write_trials(trials: Sequence[TrialRecord], out: str, *, curves: bool) -> in
 
 
 def is_optuna(out: str) -> bool:
-    """Return whether a place holds studies of Optuna: a journal or a database."""
+    """Return whether ``out`` is an Optuna storage: a journal or a database."""
     return is_database(out) or Path(out).suffix == JOURNAL
 
 
 def copy_study(view: StudyView, out: str) -> int:
-    """Copy a study and its finals into a new journal or a database; return the number of trials.
+    """Copy a study and its finals to a new journal or a database; return the number of trials.
 
-    A journal takes its name when it is whole. Optuna's own library and pages read both.
+    Optuna and optuna-dashboard read both.
 
     Raises:
-        InvalidValue: the study has no trials, or the place has a study of its name already.
+        InvalidValue: the study has no trials, the journal exists, or the database has a study of
+            the same name.
     """
     name = view.place.name
     if view.storage is None:
-        raise InvalidValue("STUDY", name, "it has no trials yet; start it first")
+        raise InvalidValue("STUDY", name, "it has no trials yet; run it first")
     names = [name, *([name + FINALS] if view.snapshot().finals else [])]
     if is_database(out):
         target = open_storage(out, driver=True)
         if {*names} & {study.study_name for study in target.get_all_studies()}:
-            raise InvalidValue("--out", out, f"it has a study {name!r} already")
+            raise InvalidValue("--out", out, f"it already has a study {name!r}")
         return copy_studies(view.storage, target, names)
     path, partial = _paths(out)
     if path.exists():
-        raise InvalidValue("--out", out, "it exists; name a new file")
+        raise InvalidValue("--out", out, "it exists already; give a new file")
     partial.unlink(missing_ok=True)
     journal = StudyJournal(str(partial), driver=True)
     with journal.together():
@@ -80,10 +84,14 @@ def copy_study(view: StudyView, out: str) -> int:
 
 
 def _paths(out: str) -> tuple[Path, Path]:
-    """Return the file of an option, and the one beside it that is written first."""
+    """Return the output file, and the temporary file beside it that is written first.
+
+    Raises:
+        InvalidValue: its folder does not exist.
+    """
     path = Path(out)
     if not path.absolute().parent.is_dir():
-        raise InvalidValue("--out", out, "make its folder first")
+        raise InvalidValue("--out", out, "its folder does not exist; create it first")
     return path, path.with_name(f".{path.name}.partial")
 
 
@@ -95,10 +103,10 @@ def _csv(rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """A value that no spreadsheet takes for a formula; JSON and Parquet have it as it is.
+    """Return a value for CSV that no spreadsheet evaluates as a formula (OWASP, CSV injection).
 
-    Such a text gets an apostrophe before it, which spreadsheets take for "this is text" (OWASP,
-    CSV injection). Numbers stay numbers, those below 0 too.
+    A text that looks like a formula gets a leading apostrophe, which marks it as text. Numbers,
+    negative ones too, are not changed.
     """
     if isinstance(value, list | dict):
         return json.dumps(value)
@@ -106,7 +114,7 @@ def _cell(value: Any) -> Any:
 
 
 def _json(rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:
-    # JSON has no NaN and no infinity: null stands for them
+    # NaN and infinity, which JSON does not have, become null
     finite = json.loads(json.dumps(rows), parse_constant=lambda name: None)
     text = json.dumps(finite, indent=1, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
@@ -118,7 +126,7 @@ def _parquet(rows: list[dict[str, Any]], columns: list[str], path: Path) -> None
 
 
 def _one_type(values: list[Any]) -> list[Any]:
-    """A Parquet column has one type; where values have several (lists, text, numbers), text."""
+    """Return the values of a Parquet column with one type: as text if they have several types."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float} or (len(kinds) == 1 and not kinds & {list, dict}):
         return [float(v) if v is not None and float in kinds else v for v in values]

@@ -1,4 +1,4 @@
-"""Studies on the screen: as tables, redrawn until the study ends, and as JSON."""
+"""Displays of studies for ``sentune study``: tables, a live view, and JSON."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ ORDER = (
     TrialState.FAILED,
     TrialState.RUNNING,
 )
-"""Of the states in a count."""
+"""Order of the states in the line that counts trials."""
 SECONDS = 2.0
-"""Between two drawings."""
+"""Time between two updates of the live view."""
 
 
 def studies_table(studies: Sequence[StudySnapshot]) -> Table:
-    """Return a table with a line for each study."""
+    """Return a table with one row per study."""
     table = plain_table(
         Column("study", no_wrap=True),
         Column("state", no_wrap=True),
@@ -72,7 +72,7 @@ def studies_table(studies: Sequence[StudySnapshot]) -> Table:
 
 
 def study_screen(study: StudySnapshot, width: int, rows: int) -> Group:
-    """Return header, at most ``rows`` trials, and finalists of one study."""
+    """Return the header, at most ``rows`` trials, and the finalists of a study."""
     trials = study.shown(rows)
     parts: list[RenderableType] = [_header(study)]
     if trials:
@@ -82,20 +82,20 @@ def study_screen(study: StudySnapshot, width: int, rows: int) -> Group:
         parts += _reasons(trials) if width < WIDE else []
         left_out = len(study.ends) - len(trials)
         if left_out > 0:
-            parts.append(Text(f"and {left_out:,} more; all: sentune study export", "dim"))
+            parts.append(Text(f"and {left_out:,} more; sentune study export writes all", "dim"))
     if study.finalists:
         parts += [Text(), finalists_table(study.finalists, study.objective.metric)]
     return Group(*parts)
 
 
 def _header(study: StudySnapshot) -> Table:
-    """Return what is true of the study as a whole, a line each."""
+    """Return a table of a study's state, driver, objective, counts and costs."""
     description = study.place.description
     state = Text(study.state, COLOURS.get(study.state, "default"))
     if study.reason:
         state.append(f": {without_credentials(study.reason)}", "default")
     started = description.get("started", "")
-    if started:  # as this machine's clock shows it
+    if started:  # in local time
         started = f"{datetime.fromisoformat(started).astimezone():%Y-%m-%d %H:%M:%S}"
     rows: dict[str, RenderableType] = {
         "study": Text(study.name, "bold"),
@@ -120,7 +120,7 @@ def _header(study: StudySnapshot) -> Table:
 
 
 def _reasons(trials: Sequence[TrialRecord]) -> list[Text]:
-    """Return why trials failed, a line for each reason."""
+    """Return one line per reason of trials that were not just stopped at a rung."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for trial in trials:
         if trial.reason and trial.state is not TrialState.PRUNED:
@@ -132,7 +132,7 @@ def _reasons(trials: Sequence[TrialRecord]) -> list[Text]:
 
 
 def as_document(study: StudySnapshot) -> str:
-    """Return state, trials and finalists as JSON."""
+    """Return a study's state, trials and finalists as JSON."""
     content = {
         "study": study.name,
         "state": study.state,
@@ -150,7 +150,7 @@ def as_document(study: StudySnapshot) -> str:
 
 
 def _counted(study: StudySnapshot) -> str:
-    """Return how many trials have ended, and how many are in each state."""
+    """Return the number of trials that have ended, and the number in each state."""
     parts = ", ".join(
         f"{study.counts[state]:,} {marked(state, alive=study.alive)[0]}"
         for state in ORDER
@@ -162,24 +162,23 @@ def _counted(study: StudySnapshot) -> str:
 
 
 def _score(study: StudySnapshot) -> str:
-    """Return the best objective of the trials that are complete."""
+    """Return the best objective of the complete trials; empty if there is none."""
     metric = study.objective.metric
     return measured(metric, study.best.metrics[metric]) if study.best else ""
 
 
 def _best(study: StudySnapshot) -> str:
-    """Return the best objective with its trial; while none is complete, that of one which is not,
-    as the job's log has it."""
+    """Return the best objective and its trial; if none is complete, the best one so far."""
     if study.best is not None:
         return f"{_score(study)}, trial {study.best.id}"
     best, metric = study.leading, study.objective.metric
     if best is None:
         return ""
-    return f"{measured(metric, best.metrics[metric])} so far, trial {best.id}, not at its end"
+    return f"{measured(metric, best.metrics[metric])} so far, trial {best.id}, not complete"
 
 
 def _spent(spent: Spent, options: dict[str, Any]) -> str:
-    """Return each figure with its limit, where there is one."""
+    """Return the costs of a study, each with its limit if it has one."""
     hours, gpu_hours = options.get("max_hours"), options.get("max_gpu_hours")
     parts = [clock(3600 * spent.hours) + (f" of {clock(3600 * hours)}" if hours else "")]
     if spent.gpu_hours or gpu_hours:
@@ -191,7 +190,7 @@ def _spent(spent: Spent, options: dict[str, Any]) -> str:
 
 
 def watch(view: StudyView, console: Console, rows: int) -> None:
-    """Draw the study's screen until it has no driver; Ctrl-C leaves. A file gets the last one."""
+    """Update the study's display until it has no driver or on Ctrl-C; a file gets the last one."""
     with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
         alive = True
         while alive:
@@ -200,9 +199,9 @@ def watch(view: StudyView, console: Console, rows: int) -> None:
             fits = max(3, min(rows, console.height - 18)) if console.is_terminal else rows
             screen = study_screen(study, console.width, fits)
             if alive:
-                screen.renderables.append(Text("Ctrl-C leaves; the study goes on", "dim"))
+                screen.renderables.append(Text("Ctrl-C closes this view; the study goes on", "dim"))
             live.update(screen, refresh=True)
             if alive:
                 time.sleep(SECONDS)
     if not console.is_terminal:
-        console.line()  # which rich leaves out
+        console.line()  # ``Live`` does not end the last line of a file

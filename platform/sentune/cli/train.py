@@ -1,4 +1,4 @@
-"""``sentune train`` and ``sentune linear``: training on this machine, without Ray."""
+"""``sentune train`` and ``sentune linear``: train on this machine, without Ray."""
 
 from __future__ import annotations
 
@@ -27,64 +27,64 @@ def train(
     method: Annotated[
         str,
         Option(
+            metavar="NAME|MODULE:CLASS",
             help="simcse, simcse-pairs, simcse-unsupervised, sbert-softmax, infersent, gauss, "
-            "gumbel, intersent, invertible, laes or sif; one of one's own is MODULE:CLASS."
+            "gumbel, intersent, invertible, laes or sif; your own method is MODULE:CLASS.",
         ),
     ],
-    out: Annotated[
-        Path, Option(help="Folder of the run; the same command continues what is there.")
-    ],
+    out: Annotated[Path, Option(help="Folder of the run; the same command resumes the run there.")],
     corpus: Annotated[
         list[str] | None,
         Option(
             metavar="FORMAT:PATH",
-            help="Training corpus; default: one that ships with the package. Repeatable for "
-            "intersent, which mixes several.",
+            help="Training corpus; default: a built-in one. Repeatable for intersent, which mixes "
+            "several.",
         ),
     ] = None,
     dev: Annotated[
         list[str] | None,
         Option(
             metavar="[TASK=]FORMAT:PATH",
-            help="Corpus to validate on, for all tasks that it can pose or for one. Repeatable.",
+            help="Corpus to validate on, for one task or all that it fits. Repeatable.",
         ),
     ] = None,
     encoder: Encoder = "builtin:tiny",
     decoder: Annotated[
-        str, Option(metavar="NAME|PATH", help="intersent: Hugging Face decoder, or builtin:tiny.")
+        str,
+        Option(metavar="NAME|PATH", help="Hugging Face decoder, or builtin:tiny, for intersent."),
     ] = "builtin:tiny",
     vectors: Annotated[
         str,
         Option(
             metavar="glove:FILE|fasttext:FILE",
-            help="infersent, invertible, laes, sif: word vectors, or builtin:ppmi, learned from "
-            "the corpus.",
+            help="Word vectors for infersent, invertible, laes and sif; builtin:ppmi is learned "
+            "from the corpus.",
         ),
     ] = "builtin:ppmi",
     frequencies: Annotated[
         str | None,
-        Option(metavar="FILE|wordfreq:LANG", help="As --vectors: counts of words."),
+        Option(metavar="FILE|wordfreq:LANG", help="Word counts, for methods with --vectors."),
     ] = None,
-    max_examples: Annotated[int, Option(help="Examples to train on.")] = 30_000,
+    max_examples: Annotated[int, Option(help="Number of examples to train on.")] = 30_000,
     limit: Limit = None,
     set_: Settings = None,
     references: ReferenceCorpus = None,
     validate_every: Annotated[
-        int | None, Option(help="Steps between validations; default: ten over the run at most.")
+        int | None, Option(help="Steps between validations; default: at most ten per run.")
     ] = None,
     objective: Annotated[
         str | None,
         Option(metavar="TASK/METRIC", help="Metric that the best checkpoint is chosen by."),
     ] = None,
-    seed: Annotated[int, Option(help="Of weights, data order and dropout.")] = 0,
-    workers: Annotated[int, Option(help="Processes; on a GPU machine each takes one GPU.")] = 1,
+    seed: Annotated[int, Option(help="Seed of weights, data order and dropout.")] = 0,
+    workers: Annotated[int, Option(help="Number of processes, one per GPU if there are any.")] = 1,
 ) -> None:
-    """Train one method with given settings and leave the best model in OUT/model."""
+    """Train one configuration of a method and write the best model to OUT/model."""
     from sentune.training.local import LocalRun, run_locally
 
     look_here()
     if out.exists() and not out.is_dir():
-        raise InvalidValue("--out", str(out), "it is a file; name a folder")
+        raise InvalidValue("--out", str(out), "it is a file; give a folder")
     given = context.params | {"corpus": tuple(corpus or ()), "dev": tuple(dev or ())}
     given = {name: value for name, value in given.items() if name not in ("out", "set_", "workers")}
     settings = dict(key_and_value("--set", item, "give key=value") for item in set_ or [])
@@ -95,14 +95,14 @@ def train(
 def linear(
     context: typer.Context,
     corpus: Annotated[
-        str, Option(metavar="FORMAT:PATH", help="Training corpus, read as triplets as SimCSE's.")
+        str, Option(metavar="FORMAT:PATH", help="Training corpus, read as triplets.")
     ],
     encoder: Encoder,
     test: Annotated[
         list[str],
         Option(
             metavar="TASK=FORMAT:PATH",
-            help="rte, judged after the first stage, or ambiguous-rte, judged in the end. "
+            help="Task rte, measured after the first stage, or ambiguous-rte, measured at the end. "
             "Repeatable.",
         ),
     ],
@@ -110,36 +110,37 @@ def linear(
         str | None,
         Option(
             metavar="FORMAT:PATH",
-            help="Pairs of several labels for a second stage with three classes. All of them are "
-            "trained on: none is kept to choose the number of epochs. Without it there are two "
-            "classes, and ambiguous-rte is never answered by both.",
+            help="Pairs with several labels for a second stage with three classes; all are trained "
+            "on, so none is left to choose the number of epochs. Without this option there are "
+            "two classes, and the answer to ambiguous-rte is never both.",
         ),
     ] = None,
-    epochs: Annotated[int, Option(min=1, help="Passes over the corpus.")] = 1,
-    second_epochs: Annotated[int, Option(min=1, help="Passes over --ambiguous.")] = 3,
-    batch_size: Annotated[int, Option(min=1, help="Pairs of a step.")] = 32,
+    epochs: Annotated[int, Option(min=1, help="Epochs of the first stage.")] = 1,
+    second_epochs: Annotated[int, Option(min=1, help="Epochs of the second stage.")] = 3,
+    batch_size: Annotated[int, Option(min=1, help="Pairs per step.")] = 32,
     learning_rate: Annotated[float, Option(help="Highest learning rate.")] = 5e-5,
-    max_length: Annotated[int, Option(min=8, help="Most tokens of a pair.")] = 128,
+    max_length: Annotated[int, Option(min=8, help="Largest number of tokens of a pair.")] = 128,
     limit: Limit = None,
     max_examples: Annotated[
-        int | None, Option(min=1, help="Pairs of the first stage at most; a triplet makes two.")
+        int | None,
+        Option(min=1, help="Largest number of pairs of the first stage; a triplet makes two."),
     ] = None,
-    seed: Annotated[int, Option(min=0, help="Of weights, dropout and order.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Seed of weights, dropout and data order.")] = 0,
     prior: Prior = None,
     json: Json = None,
 ) -> None:
-    """Train BERT with a linear layer on pairs of sentences (LINEAR in GumbelCSE), and judge it."""
+    """Train and measure a linear classifier of sentence pairs on BERT (LINEAR in GumbelCSE)."""
     from sentune.cli.evaluate import report_results
     from sentune.tasks.base import free_name
     from sentune.training.linear import KINDS, LinearSettings, run_linear
 
-    fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(KINDS)}"
+    fix = f"give TASK=FORMAT:PATH with TASK one of {', '.join(KINDS)}"
     tests: dict[str, tuple[str, str]] = {}
     for text in test:
         kind, spec = key_and_value("--test", text, fix, KINDS)
         tests[free_name([kind, f"{kind}-{spec.partition(':')[0]}"], tests)] = kind, spec
     if prior and ambiguous is None:
-        raise InvalidValue("--prior", prior, "give --ambiguous too, whose pairs it weights")
+        raise InvalidValue("--prior", prior, "it weights the pairs of --ambiguous; give this, too")
     if not learning_rate > 0:
         raise InvalidValue("--learning-rate", learning_rate, "give a positive number")
     own = LinearSettings.model_fields.keys()

@@ -1,4 +1,4 @@
-"""``sentune tune METHOD``: the jobs, one a method, with the options of ``jobs/tune_METHOD.py``."""
+"""``sentune tune METHOD``: the job of each method, with the options of ``jobs/tune_METHOD.py``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sentune.user_code import installed
 
 
 class Methods(LazyGroup):
-    """A command for each method, and for any class by its address."""
+    """One command per method, and one for any class ``MODULE:CLASS``."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         from search_spaces import definitions
@@ -32,7 +32,7 @@ app = Group(cls=Methods)
 
 @app.callback()
 def tune() -> None:
-    """Tune a method and leave one model with an error bar on its number.
+    """Tune a method and export the best model, with error bars.
 
-    A method of one's own is named by its address, MODULE:CLASS; its attribute "space" is searched.
+    For your own method give MODULE:CLASS; its attribute "space" is the search space.
     """

@@ -1,4 +1,4 @@
-"""Limits of clusters that grow and shrink."""
+"""Limits of autoscaling clusters, read from their configuration files."""
 
 from sentune.cluster.limits import Cluster, NodeLimit, read_cluster, running_cluster_file
 

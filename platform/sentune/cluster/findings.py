@@ -1,6 +1,6 @@
-"""Findings from the answers of a cluster's nodes: one for each check, a failed one with its fix.
+"""Evaluates the answers of a cluster's nodes: one finding per check, with a fix if it failed.
 
-No node is contacted here; see ``sentune.study.planning.cluster_doctor``.
+Nodes are contacted in ``sentune.study.planning.cluster_doctor``.
 """
 
 from __future__ import annotations
@@ -9,19 +9,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 CLOCK_LIMIT = 2.0
-"""Seconds between two clocks: beats and MLflow's times are compared across machines."""
+"""Largest difference of two clocks in seconds; beats and MLflow's times need similar clocks."""
 
 STOP_SECONDS = 60.0
-"""Seconds that a stopped job gets at least, to let its trials write checkpoints."""
+"""Seconds that a stopped job needs for its trials to write checkpoints."""
 
 SHOWN = 5
-"""Nodes that a line names."""
+"""Largest number of nodes named in a line."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the table: name of the check, what was found, and what to do about it, if not
-    all is well."""
+    """The result of one check.
+
+    Attributes:
+        subject: name of the check.
+        detail: the result.
+        fix: what to do; empty if the check passed.
+    """
 
     subject: str
     detail: str
@@ -39,15 +44,15 @@ class NodeAnswer:
 
     Attributes:
         node: its address.
-        trouble: why there is no answer; the rest is empty then.
+        trouble: why there is no answer; then the other fields are empty.
         ray, python: versions.
-        code: how its code differs from the driver's; empty where it is the same.
-        auth: ``RAY_AUTH_MODE`` of Ray's own processes there.
-        stop_seconds: between SIGTERM and SIGKILL of ``ray job stop`` there.
-        cpus, gpus: that Ray gives away; 0 CPUs on a head without trial work.
-        gpus_seen: by torch.
-        reach: what was tried (``storage``, ``Optuna``, ``tracking``) -> trouble, empty for none.
-        clock: the least and the most seconds that its clock may be ahead of the driver's.
+        code: how its code differs from the driver's; empty if it does not.
+        auth: ``RAY_AUTH_MODE`` of Ray's processes.
+        stop_seconds: time between SIGTERM and SIGKILL of ``ray job stop``.
+        cpus, gpus: Ray's resources; a head that runs no trials has 0 CPUs.
+        gpus_seen: GPUs found by torch.
+        reach: ``storage``, ``Optuna`` or ``tracking`` -> error of the connection, empty for none.
+        clock: lower and upper bound of the seconds that its clock is ahead of the driver's.
     """
 
     node: str
@@ -65,16 +70,21 @@ class NodeAnswer:
 
 
 FIXES = {
-    "storage": "name a bucket or a shared folder, and let the nodes' account write there",
-    "Optuna": "open the database's port to the nodes, and let its user create tables",
+    "storage": "give a bucket or a shared folder that the nodes' account may write to",
+    "Optuna": "open the database's port to the nodes, and allow its user to create tables",
     "tracking": "start cluster/mlflow.sh on the head, and put user and password into "
     "~/.mlflow/credentials",
 }
-_INSTALL = "install requirements.lock there; ray up --restart-only starts Ray again"
+_INSTALL = "install requirements.lock on it, and restart Ray with ray up --restart-only"
 
 
 def findings_of(nodes: Sequence[NodeAnswer], *, ray: str, python: str) -> list[Finding]:
-    """Return the findings in the order of repair, against the driver's versions."""
+    """Return the findings, in the order in which failures should be fixed.
+
+    Args:
+        nodes: answers of all nodes.
+        ray, python: versions of the driver.
+    """
     there = [node for node in nodes if not node.trouble]
     gpus = sum(node.gpus for node in there)
     apart = [max(abs(low), abs(high)) for low, high in (node.clock for node in there)]
@@ -95,7 +105,7 @@ def findings_of(nodes: Sequence[NodeAnswer], *, ray: str, python: str) -> list[F
              "export RAY_JOB_STOP_WAIT_TIME_S=300 before ray start; without it a stopped job "
              "resumes from its last checkpoint, that of a milestone"),
         _all("GPUs", there, _gpus, f"{gpus:g}, and torch sees them" if gpus else "none",
-             "mend the driver (nvidia-smi), or start Ray with --num-gpus as torch counts them"),
+             "repair the GPU driver (nvidia-smi), or start Ray with torch's count as --num-gpus"),
         *_reached(there),
         _all("clocks", there, _clock,
              f"within {max([0.001, *apart]):.3g} s of the driver's",
@@ -110,23 +120,31 @@ def _all(
     fine: str,
     fix: str,
 ) -> Finding:
-    """Return a tick if no node has trouble; a cross that names those which do."""
+    """Return the finding of one check, which fails if any node has trouble.
+
+    Args:
+        subject: name of the check.
+        nodes: answers of the nodes.
+        trouble: returns what is wrong with a node, empty for nothing.
+        fine: detail if the check passes.
+        fix: what to do if it fails.
+    """
     if not nodes:
         return Finding(subject, "no node answered", "see the lines above")
     found = [f"{node.node}: {text}" for node in nodes if (text := trouble(node))]
     if not found:
         return Finding(subject, fine)
-    more = f"; and {len(found) - SHOWN} nodes more" if len(found) > SHOWN else ""
+    more = f"; and {len(found) - SHOWN} more nodes" if len(found) > SHOWN else ""
     return Finding(subject, "; ".join(found[:SHOWN]) + more, fix)
 
 
 def _reached(nodes: Sequence[NodeAnswer]) -> Iterator[Finding]:
-    """Yield a line for each place that was asked about; a place on loopback is asked of one."""
+    """Yield a finding per connection; one to the loopback address is tried from one node only."""
     for name, fix in FIXES.items():
         asked = [node for node in nodes if name in node.reach]
         if asked:
             where = "every node" if len(asked) == len(nodes) else ", ".join(n.node for n in asked)
-            fine = "answers, and lets the driver in" if name == "tracking" else "can be written"
+            fine = "answers and accepts the driver" if name == "tracking" else "can be written"
             yield _all(name, asked, lambda n: n.reach[name], f"{fine}, from {where}", fix)  # noqa: B023
 
 
@@ -135,14 +153,14 @@ def _other(found: str, wanted: str) -> str:
 
 
 def _gpus(node: NodeAnswer) -> str:
-    """A head without trial work may keep its GPU to itself."""
+    """Return how Ray's GPUs differ from torch's; a head that runs no trials may differ."""
     if node.gpus_seen == node.gpus or (not node.cpus and not node.gpus):
         return ""
     return f"Ray has {node.gpus:g}, torch sees {node.gpus_seen}"
 
 
 def _clock(node: NodeAnswer) -> str:
-    """Return what is surely too far apart: a slow answer alone is no cross."""
+    """Return by how much a clock differs at least; empty if it may be within the limit."""
     low, high = node.clock
     if low > CLOCK_LIMIT:
         return f"{low:.1f} s ahead of the driver's"

@@ -1,4 +1,4 @@
-"""What the cluster of a cluster file can grow to, read without starting anything."""
+"""Reads the node types and the largest size of a cluster from its configuration file."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ import yaml
 from sentune.errors import InvalidValue
 
 HEAD = "head"
-"""Name of the head's node type of a file for KubeRay."""
+"""Name given to the head's node type of a KubeRay file."""
 
 RAYS_IDLE_MINUTES = 5
-"""Where a file for ``ray up`` does not say it."""
+"""Ray's default of ``idle_timeout_minutes``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLimit:
-    """One kind of node: what each has, and how many there can be.
+    """A node type: the resources of a node, and the number of nodes.
 
     Attributes:
-        cpus: CPUs of one node that Ray may give away; 0 for a head without trial work.
-        min_nodes: nodes of this kind that never go; 1 for the head.
-        head: the node that jobs' drivers run on.
-        priority: among kinds of the same size, the highest is started first.
-        stands_in_for: kind of the same size and a higher priority, beside which this one is not
-            counted: it is started where that one is not to be had.
+        cpus: CPUs per node that Ray schedules; 0 for a head that runs no trials.
+        gpus: GPUs per node.
+        max_nodes: largest number of nodes.
+        min_nodes: number of nodes that are always up; 1 for the head.
+        head: whether it is the node that runs the drivers of jobs.
+        priority: among types of the same size, the one with the highest priority starts first.
+        stands_in_for: type of the same size and higher priority that this one replaces if it is not
+            available; this one is not counted in addition to it.
     """
 
     cpus: int
@@ -42,12 +44,12 @@ class NodeLimit:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """All kinds of nodes of a cluster.
+    """The node types of a cluster.
 
     Attributes:
         kinds: name of the node type -> its limits.
-        max_workers: nodes beside the head at most, over all kinds.
-        idle_hours: that a node stays after its last work.
+        max_workers: largest number of nodes of all types, without the head.
+        idle_hours: hours after its last work until a node is removed.
     """
 
     kinds: Mapping[str, NodeLimit]
@@ -55,10 +57,10 @@ class Cluster:
     idle_hours: float
 
     def largest(self) -> list[NodeLimit]:
-        """Return every node of the cluster grown to its limit, one entry a node, the head first.
+        """Return all nodes of the cluster at its largest, one entry per node, the head first.
 
-        ``max_workers`` bounds the sum over all kinds: the nodes with most GPUs come first. Kinds
-        that stand in for others are left out: they come instead of those, not beside them.
+        If ``max_workers`` does not allow all nodes, those with most GPUs are taken. Types that
+        stand in for others are left out, because they are started instead of them.
         """
         counted = [kind for kind in self.kinds.values() if not kind.stands_in_for]
         workers = [kind for kind in counted if not kind.head for _ in range(kind.max_nodes)]
@@ -67,14 +69,14 @@ class Cluster:
 
 
 def read_cluster(path: str | Path) -> Cluster:
-    """Read how far a cluster can grow.
+    """Read the node types of a cluster.
 
     Args:
         path: a file for ``ray up``, or a RayCluster for ``kubectl apply``.
 
     Raises:
-        InvalidValue: the file is no cluster configuration, or leaves out a number that Ray would
-            only learn from the cloud; the message names the field.
+        InvalidValue: the file is not a cluster configuration, or it lacks a number that Ray would
+            get from the cloud provider; names the field.
     """
     config = _load(Path(path))
     total = _count(config.get("max_workers"), "max_workers")
@@ -87,7 +89,7 @@ def read_cluster(path: str | Path) -> Cluster:
         raise InvalidValue("head_node_type", head, f"it must be one of {', '.join(kinds)}")
     minutes = config.get("idle_timeout_minutes", RAYS_IDLE_MINUTES)
     if not isinstance(minutes, int | float) or isinstance(minutes, bool) or minutes < 0:
-        raise InvalidValue("idle_timeout_minutes", minutes, "state it as a number")
+        raise InvalidValue("idle_timeout_minutes", minutes, "give a number of 0 or more")
     return Cluster(
         kinds={n: replace(k, stands_in_for=_stands_in(k, kinds)) for n, k in kinds.items()},
         max_workers=total,
@@ -96,11 +98,13 @@ def read_cluster(path: str | Path) -> Cluster:
 
 
 def running_cluster_file() -> Path | None:
-    """Return the configuration of the cluster that this machine is the head of.
+    """Return the configuration of the cluster whose head is this machine.
 
-    ``ray up`` leaves it in the head's home folder, with the limits that the cluster really has;
-    None where no ``ray up`` made the cluster, or it is made of the user's own machines: only Ray
-    knows what those have.
+    ``ray up`` writes it to the head's home folder, with the limits that are in effect.
+
+    Returns:
+        None if the cluster was not started by ``ray up``, or consists of the user's own machines,
+        whose resources are not in the file.
     """
     path = Path.home() / "ray_bootstrap_config.yaml"
     return path if path.is_file() and not _own_machines(_read(path)) else None
@@ -123,7 +127,7 @@ def _own_machines(config: Any) -> bool:
 def _load(path: Path) -> Mapping[str, Any]:
     config = _read(path)
     if _own_machines(config):
-        fix = "it says nothing of its machines; describe them with --node NAME=CPUS,GPUS,MOST"
+        fix = "it has no resources of its machines; give them as --node NAME=CPUS,GPUS,COUNT"
         raise InvalidValue("cluster file", str(path), fix)
     if isinstance(config, dict) and config.get("kind") == "RayCluster":
         config = _as_launcher_file(config)
@@ -150,7 +154,7 @@ def _limit(node_type: Mapping[str, Any], where: str, *, head: bool, total: int) 
 
 
 def _stands_in(limit: NodeLimit, limits: Mapping[str, NodeLimit]) -> str:
-    """Return the kind of the same size that is started before this one; empty if none is."""
+    """Return the type of the same size with the highest priority above this one's, or empty."""
     before = [
         name
         for name, other in limits.items()
@@ -163,29 +167,33 @@ def _stands_in(limit: NodeLimit, limits: Mapping[str, NodeLimit]) -> str:
 
 def _count(value: Any, field: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidValue(field, value, "state it as a whole number in the cluster file")
+        raise InvalidValue(field, value, "give a whole number of 0 or more in the cluster file")
     return value
 
 
 def _as_launcher_file(cluster: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a RayCluster of KubeRay as the fields of a file for ``ray up``.
+    """Convert a RayCluster of KubeRay to the fields of a file for ``ray up``.
 
-    CPUs and GPUs are what ``rayStartParams`` states: the pods' own limits may be in thousandths.
+    CPUs and GPUs are read from ``rayStartParams``, because the pods' limits may be in thousandths.
     """
     spec = cluster.get("spec")
     if not isinstance(spec, dict) or not isinstance(spec.get("headGroupSpec"), dict):
         raise InvalidValue("spec.headGroupSpec", None, "a RayCluster has one")
     groups = {}
-    for group in spec.get("workerGroupSpecs") or ():
-        where = f"workerGroupSpecs.{group['groupName']}"
-        groups[group["groupName"]] = {
+    for index, group in enumerate(spec.get("workerGroupSpecs") or ()):
+        if not (name := group.get("groupName")):
+            field = f"workerGroupSpecs[{index}].groupName"
+            raise InvalidValue(field, name, "give the worker group a name")
+        where = f"workerGroupSpecs.{name}"
+        groups[name] = {
             "resources": _stated_resources(group, where),
             "min_workers": _count(group.get("minReplicas"), f"{where}.minReplicas"),
             "max_workers": _count(group.get("maxReplicas"), f"{where}.maxReplicas"),
             "priority": group.get("priority", 0),
         }
     options = spec.get("autoscalerOptions") or {}
-    seconds = options.get("idleTimeoutSeconds", 60)  # KubeRay's default
+    idle = options.get("idleTimeoutSeconds", 60)  # KubeRay's default
+    seconds = _count(idle, "autoscalerOptions.idleTimeoutSeconds")
     return {
         "head_node_type": HEAD,
         "max_workers": sum(group["max_workers"] for group in groups.values()),
@@ -204,6 +212,6 @@ def _stated_resources(group: Mapping[str, Any], where: str) -> dict[str, int]:
         value = str(stated.get(parameter, "" if resource == "CPU" else "0"))
         if not value.isdigit():
             field = f"{where}.rayStartParams.{parameter}"
-            raise InvalidValue(field, stated.get(parameter), 'state it, as in num-cpus: "4"')
+            raise InvalidValue(field, stated.get(parameter), 'give it as in num-cpus: "4"')
         found[resource] = int(value)
     return found

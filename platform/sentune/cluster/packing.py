@@ -1,8 +1,8 @@
-"""Which nodes an autoscaler starts for so many workers, kind by kind instead of node by node.
+"""Computes which nodes Ray's autoscaler starts for a number of workers.
 
-The choice is Ray's (autoscaler v2, ``SchedulingNode._compute_score``): kinds without GPUs first for
-work without, then the kind of which this work uses the most resources and the largest share, then
-the highest priority. A thousand nodes of one kind are one step.
+The order of preference is Ray's (autoscaler v2, ``SchedulingNode._compute_score``): types without
+GPUs first for workers without GPUs, then the type of which the workers use the most resources and
+the largest share, then the highest priority. All nodes of a type are added in one step.
 """
 
 from __future__ import annotations
@@ -13,28 +13,34 @@ from sentune.cluster.limits import Cluster, NodeLimit
 
 
 def held(node_cpus: float, node_gpus: float, cpus: float, gpus: float) -> int:
-    """Return how many workers of a size fit on a node; none of workers that ask for nothing.
+    """Return how many workers fit on a node; 0 if a worker needs neither CPUs nor GPUs.
 
-    As Ray has it, a worker of less than a GPU has its part of a single one.
+    As in Ray, a worker with a fraction of a GPU gets that fraction of a single GPU.
+
+    Args:
+        node_cpus, node_gpus: of the node.
+        cpus, gpus: of a worker.
     """
     by_cpu = node_cpus / cpus if cpus else float("inf")
     by_gpu = node_gpus / gpus if gpus else float("inf")
     if 0 < gpus < 1:
         whole, rest = divmod(node_gpus, 1)
-        by_gpu = whole * int(1 / gpus + 1e-9) + rest / gpus  # 1e-9: three of a third fit on one
+        by_gpu = whole * int(1 / gpus + 1e-9) + rest / gpus  # 1e-9: three thirds fit on one
     return 0 if by_cpu == by_gpu == float("inf") else int(min(by_cpu, by_gpu) + 1e-9)
 
 
 def nodes_for(
     cluster: Cluster, workers: int, *, cpus: float, gpus: float, data_cpus: float = 0.0
 ) -> dict[str, int]:
-    """Return name of the node type -> nodes that are up while so many workers run at a time.
+    """Return node type -> number of nodes that are up while ``workers`` run at the same time.
 
-    Those that never go are among them; work without a place waits.
+    Nodes that are always up are included. Workers for which there is no room wait.
 
     Args:
-        workers: how many, each of ``cpus`` and ``gpus``.
-        data_cpus: CPUs beside them, one at a time, wherever they are free.
+        cluster: its node types.
+        workers: number of workers.
+        cpus, gpus: of each worker.
+        data_cpus: further CPUs, each of which may be on any node.
     """
     up = {name: kind.min_nodes for name, kind in cluster.kinds.items()}
     there = sum(
@@ -48,7 +54,7 @@ def nodes_for(
 
 
 def _start(cluster: Cluster, up: dict[str, int], left: int, cpus: float, gpus: float) -> int:
-    """Start the best kind as often as there is work to fill it; return what has no place."""
+    """Add nodes to ``up`` for ``left`` workers; return the number of workers without room."""
     while left > 0:
         workers = {name: kind for name, kind in cluster.kinds.items() if not kind.head}
         room = cluster.max_workers - sum(up[name] for name in workers)
@@ -61,7 +67,7 @@ def _start(cluster: Cluster, up: dict[str, int], left: int, cpus: float, gpus: f
             return left
         name = max(open_kinds, key=lambda n: _score(open_kinds[n], left, cpus, gpus))
         each = held(open_kinds[name].cpus, open_kinds[name].gpus, cpus, gpus)
-        # whole nodes at once; the last one, half full, may better be of another kind
+        # full nodes only: for a last node that is partly full another type may be better
         count = min(max(1, left // each), open_kinds[name].max_nodes - up[name], room)
         up[name] += count
         left -= min(left, count * each)
@@ -71,7 +77,7 @@ def _start(cluster: Cluster, up: dict[str, int], left: int, cpus: float, gpus: f
 def _score(
     kind: NodeLimit, left: int, cpus: float, gpus: float
 ) -> tuple[bool, int, float, float, int]:
-    """Return Ray's order of preference; the first of equals is taken."""
+    """Return Ray's score of a node type; the largest is preferred, then the first of equals."""
     workers = min(left, held(kind.cpus, kind.gpus, cpus, gpus))
     has, takes = (kind.cpus, kind.gpus), (workers * cpus, workers * gpus)
     used = [total * (part / total) ** 3 for total, part in zip(has, takes, strict=True) if total]

@@ -1,4 +1,4 @@
-"""The parts of a file in ``jobs/``: options, corpora, the study, the product, the report."""
+"""What a script in ``jobs/`` runs: options, corpora, study, model and report."""
 
 from sentune.job.run import run
 

@@ -1,4 +1,4 @@
-"""Tables, figures and the report of a study, which MLflow also gets as artifacts."""
+"""Writes the tables, figures and report of a study, which MLflow stores as artifacts."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from sentune.tracking.environment import local_folder
 
 
 def artifacts_folder(storage: str, study: str) -> Path:
-    """Return ``artifacts/`` in a local study's folder; for a URI one in the home folder.
+    """Return the local folder of a study's artifacts; for a URI it is in the home folder.
 
-    It stays: MLflow may get its copy at a later start. Studies of version 0.2.0 and before
-    have it as ``exhibits/``.
+    The folder is kept because MLflow may receive its copy at a later start. Up to version 0.2.0 it
+    was called ``exhibits/``.
     """
     folder = local_folder(storage, study)
     old = folder / "exhibits"
@@ -34,21 +34,25 @@ def artifacts_folder(storage: str, study: str) -> Path:
 
 
 def view_of(study: StudySnapshot, storage: str) -> View:
-    """Return a study of a storage (or of a database of studies) as its report sees it.
+    """Return the report's view of a study.
+
+    Args:
+        study: a snapshot of it.
+        storage: folder or URI of all studies, or the URL of their database.
 
     Raises:
-        InvalidValue: its summary is of a later version or damaged.
+        InvalidValue: its summary is damaged or was written by a later version.
     """
     artifacts = None if is_database(storage) else artifacts_folder(storage, study.name)
     return view(summary_of(study), study.trials, artifacts)
 
 
 def write_artifacts(summary: StudySummary, tables: Mapping[str, Any], folder: Path) -> None:
-    """Write tables, figures and their interactive page.
+    """Write tables, figures and the page of interactive figures into ``folder``.
 
     Args:
-        tables: file name -> content of the winner's larger results. Those that an earlier start
-            has written stay where this one has none.
+        tables: file name -> content of the winner's larger results. A table of an earlier start
+            stays unless this start has one of the same name.
     """
     write_tables(tables, folder)
     seen = View(summary=summary)
@@ -59,11 +63,11 @@ def write_artifacts(summary: StudySummary, tables: Mapping[str, Any], folder: Pa
 
 
 def write_page(summary: StudySummary, storage: str) -> None:
-    """Write the study's report as a page and as Markdown.
+    """Write the study's report as HTML and as Markdown.
 
     Args:
-        summary: of the study, in whatever state it ended; its trials have their curves.
-        storage: of all studies; where that is a URI, the report goes there too.
+        summary: of the study, in any state; its trials have their curves.
+        storage: folder or URI of all studies; for a URI the report is copied there, too.
     """
     artifacts = artifacts_folder(storage, summary.study)
     pages = write(build(view(summary, folder=artifacts)), artifacts.parent)

@@ -1,4 +1,4 @@
-"""Metrics of rules without a trained model on a study's corpora, and the model against them."""
+"""Baselines without a trained model on a study's corpora, and comparisons of the model to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sentune.tasks import (
 from sentune.tasks.sts import METRICS, bootstraps
 
 BAG_OF_WORDS_ROWS = 300_000
-"""Rows that the bag of words learns from; NLI's 275,601 triplets are fewer."""
+"""Largest number of rows that the bag of words is trained on; NLI has 275,601 triplets."""
 
 Average = Callable[[Sequence[str]], Tensor]
 """N sentences -> [N, D] averages of the vectors of their words."""
@@ -37,12 +37,12 @@ Average = Callable[[Sequence[str]], Tensor]
 
 @dataclass(frozen=True)
 class Baselines:
-    """Metrics of the rules.
+    """Metrics of the baselines.
 
     Attributes:
         values: ``task/rule`` -> fraction.
-        hits: ``task/rule`` -> how right each item is, of rules that are measured by accuracy.
-        scored: as of ``Result``, of averaged word vectors.
+        hits: ``task/rule`` -> correctness of each item, of rules that are measured by accuracy.
+        scored: similarities and scores of averaged word vectors, as in ``Result.scored``.
     """
 
     values: dict[str, float]
@@ -50,8 +50,11 @@ class Baselines:
     scored: dict[str, Floats]
 
     def compared(self, model: Result) -> dict[str, dict[str, dict[str, float]]]:
-        """Return accuracy or correlation of a model -> rule of its task -> the fields of a
-        ``PairedTest``."""
+        """Compare a model's accuracies and correlations to the rules of the same task.
+
+        Returns:
+            Metric of the model -> rule -> the fields of a ``PairedTest``.
+        """
         found = {
             metric: {
                 rule: asdict(PairedTest.of(ours, hits))
@@ -72,7 +75,7 @@ class Baselines:
 
 
 def baselines_of(job: JobFamily, judged: Sequence[Corpus]) -> Baselines:
-    """Return what rules reach on the corpora that the model of a prepared job is judged on."""
+    """Return the baselines of a prepared job on the corpora that its model is judged on."""
     return baselines(job.sources.get("corpus"), judged, job.word_averages(), job.dev)
 
 
@@ -82,13 +85,18 @@ def baselines(
     average: Average | None = None,
     dev: Sequence[Corpus] = (),
 ) -> Baselines:
-    """Return what rules reach on corpora.
+    """Return the baselines on corpora.
 
-    The larger class on every RTE and transfer task, LENGTH on every direction task, copying the
-    input where sentences are generated, averages of word vectors on STS and RTE, with a threshold
-    from dev; where there are entailments to learn from, also a bag of words trained on at most
-    ``BAG_OF_WORDS_ROWS`` random rows of the training corpus, which tells how much the words alone
-    give away.
+    RTE and transfer tasks have the majority class, direction tasks LENGTH, generation tasks a copy
+    of the input, and STS and RTE averaged word vectors with a threshold chosen on dev. If the
+    training corpus has triplets, direction tasks also have a bag of words, trained on at most
+    ``BAG_OF_WORDS_ROWS`` random rows, which shows how much the words alone give away.
+
+    Args:
+        train: the training corpus; None: no bag of words.
+        judged: corpora that the baselines are measured on.
+        average: sentences -> averages of their word vectors; None: none are measured.
+        dev: corpora on which thresholds are chosen.
     """
     values, hits, scored = dict[str, float](), dict[str, Hits](), dict[str, Floats]()
     tasks = tasks_for(*judged, dev=dev)

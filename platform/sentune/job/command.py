@@ -1,4 +1,4 @@
-"""The command line of a job, made from the fields of its options, and its exit codes."""
+"""The command line of a job, generated from the fields of its options, and its exit codes."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ METAVARS = {
         "FILE|wordfreq:LANG": "frequencies",
         "N|auto": "concurrent",
         "N|P%": "bad_rows",
+        "N|all": "rung_rows",
+        "SECONDS|auto": "stall_timeout",
         "K": "finalists",
         "S": "seeds",
         "N|MIN-MAX": "workers",
@@ -58,7 +60,7 @@ METAVARS = {
 
 @dataclass(frozen=True, kw_only=True)
 class JobDefinition:
-    """Arguments that a job's script hands to ``job.run``, which explains them."""
+    """Arguments of ``sentune.job.run.run``, where they are documented."""
 
     space: SearchSpace
     defaults: StudyOptions
@@ -67,7 +69,13 @@ class JobDefinition:
 
 @dataclass
 class Ended(Exception):
-    """A study that did not come to its end; ``code`` is the job's exit code."""
+    """Raised if a study ends before it is complete.
+
+    Attributes:
+        code: the job's exit code.
+        line: printed on standard error.
+        style: of the line, as ``rich`` names it.
+    """
 
     code: int
     line: str
@@ -75,12 +83,14 @@ class Ended(Exception):
 
 
 def check_ending(summary: StudySummary) -> None:
-    """Raise ``Ended`` for a study that is not complete, with what to do about it."""
+    """Raise ``Ended`` unless the study is complete; its line says how to continue."""
     why = summary.reason
     if summary.state == "failed":
         raise Ended(FAILED, f"failed: {why}", "red")
     if summary.state == "stopped":
-        raise Ended(STOPPED, f"stopped: {why}; the same command goes on where it may")
+        raise Ended(
+            STOPPED, f"stopped: {why}; the same command resumes the study within its limits"
+        )
     if summary.state == "interrupted":
         raise Ended(INTERRUPTED, f"{why or 'interrupted'}; the same command resumes the study")
 
@@ -88,10 +98,11 @@ def check_ending(summary: StudySummary) -> None:
 def command(
     job: JobDefinition, tune: Callable[[StudyOptions, SearchSpace], None]
 ) -> Callable[..., None]:
-    """Return the command of a job, with an option for each field of its options.
+    """Return the command-line function of a job, with one option per field of its options.
 
     Args:
-        tune: ``sentune.job.run.tune``, which the command calls.
+        job: the search space and the defaults of the options.
+        tune: called with the parsed options and the space.
     """
 
     def main(**given: Any) -> None:
@@ -102,12 +113,12 @@ def command(
             print_line(Terminal(stderr=True), f"error: {error}", "red")
             sys.exit(WRONG)
 
-    main.__doc__ = f"Tune {job.space.method} and leave one model with an error bar on its number."
+    main.__doc__ = f"Tune {job.space.method} and export the best model, with error bars."
     fields = type(job.defaults).model_fields
     parameters = []
-    for name in sorted(fields, key=lambda name: name not in CORPORA):  # what it reads comes first
+    for name in sorted(fields, key=lambda name: name not in CORPORA):  # inputs come first
         kind, value = fields[name].annotation, _shown(name, getattr(job.defaults, name))
-        # Values travel as text: ``parse`` alone decides what is allowed, so errors read alike.
+        # Values are passed on as text: ``parse`` checks them, so that errors have one form.
         written: Any = bool if kind is bool else list[str] if get_origin(kind) is tuple else str
         help_text = " ".join((fields[name].description or "").split())
         text = f"{help_text}{f' (default: {value})' if value else ''}"
@@ -115,18 +126,18 @@ def command(
     if job.quick is not None:
         quick = (f"{option_name(name)} {_shown(name, v)}" for name, v in job.quick.items())
         listed = ", ".join(quick)
-        parameters.append(_parameter("quick", bool, f"a first look within minutes: {listed}"))
+        parameters.append(_parameter("quick", bool, f"a short study, done in minutes: {listed}"))
     main.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     main.__annotations__ = {p.name: p.annotation for p in parameters}
     return main
 
 
 def options_given(given: Mapping[str, Any], job: JobDefinition) -> StudyOptions:
-    """Return a job's options from the values of its command line.
+    """Return a job's options from the values on its command line.
 
     Args:
-        given: name -> text, texts or flag, None or empty where the command line says nothing.
-        job: its defaults stand there, and those of ``--quick`` where ``given["quick"]`` is set.
+        given: name -> text, list of texts or flag; None or empty if the option is not given.
+        job: has the defaults, and those of ``--quick``, which apply if ``given["quick"]`` is set.
 
     Raises:
         InvalidValue: naming the option, the value and what is allowed.
@@ -138,10 +149,10 @@ def options_given(given: Mapping[str, Any], job: JobDefinition) -> StudyOptions:
 
 @contextmanager
 def exit_codes(interrupted: str) -> Iterator[None]:
-    """End this process as a job that did not come to its end, with one line on standard error.
+    """Turn the ends of an incomplete job into an exit code and one line on standard error.
 
     Args:
-        interrupted: the line where the user interrupted it.
+        interrupted: the line to print on ``KeyboardInterrupt``.
     """
     try:
         yield
@@ -165,8 +176,8 @@ def _parameter(name: str, kind: Any, text: str) -> inspect.Parameter:
 
 
 def _shown(name: str, value: object) -> str:
-    """Return a default as the help shows it; empty for what is off or stands in the help."""
-    if name == "concurrent" and value is None:
+    """Return a default as ``--help`` shows it; empty if it is off or part of the help text."""
+    if name in ("concurrent", "stall_timeout") and value is None:
         return "auto"
     if name in ("optuna", "tracking") or value is None or value == () or value is False:
         return ""

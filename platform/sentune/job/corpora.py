@@ -1,4 +1,4 @@
-"""The corpora of a job: how they are read, shown, and kept apart from each other."""
+"""Reads, describes and prints the corpora of a job, and checks them for overlap."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from sentune.tasks.own import TASKS, find_own
 from sentune.terminal import print_line
 
 Rows: TypeAlias = tuple[str, Kind, Any]
-"""A corpus by its specification, its kind, and its parts: shards or batches of rows."""
+"""A corpus as (``FORMAT:PATH``, kind, shards or batches of rows)."""
 
 SMALL = 100_000
-"""Rows of a training corpus up to which it is read once more to tell its overlap early."""
+"""Training corpora of up to this many rows are read twice, to warn of overlap early."""
 
 STORED = 1_000
-"""n of the references that go with a model where no task has chosen one: 3,000 sentences, half a
-minute for a BERT of 6 layers on a CPU."""
+"""Number n of the references stored with a model if no task has chosen one: 3,000 sentences, which
+a BERT of 6 layers embeds in half a minute on a CPU."""
 
 
 def check_tasks(options: StudyOptions) -> None:
-    """Check the tasks that ``--dev`` and ``--test`` name; from here on workers get their code.
+    """Check the tasks named in ``--dev`` and ``--test``, and register user code for workers.
 
     Raises:
-        InvalidValue: there is no such task; names the option.
+        InvalidValue: a task is unknown.
     """
     for option, specs in (("--dev", options.dev), ("--test", options.test)):
         for task, _ in filter(all, map(task_and_corpus, specs)):
@@ -54,11 +54,11 @@ def check_tasks(options: StudyOptions) -> None:
 
 
 def check_measured(dev: Sequence[Corpus], config: StudyConfig, space: SearchSpace) -> None:
-    """Check that development corpora pose the tasks that a study is judged by.
+    """Check that the development corpora have the tasks of all objectives and constraints.
 
     Raises:
-        InvalidValue: an objective or a constraint is of a task that none of them poses; says
-            which ones they pose.
+        InvalidValue: none of them has the task of an objective or a constraint; lists the tasks
+            that they have.
     """
     metrics = [objective.metric for objective in objectives_of(config, space)]
     check_posed("--objective", metrics, dev)
@@ -66,12 +66,13 @@ def check_measured(dev: Sequence[Corpus], config: StudyConfig, space: SearchSpac
 
 
 def refuse_equal_corpora(options: StudyOptions) -> None:
-    """Refuse a corpus that stands in two of ``--corpus``, ``--dev`` and ``--test``.
+    """Refuse a corpus that is given to two of ``--corpus``, ``--dev`` and ``--test``.
 
-    One with a test split may stand in the last two, of which only the last reads that.
+    A corpus with a test split may be given to both ``--dev`` and ``--test``, because only
+    ``--test`` reads that split.
 
     Raises:
-        InvalidValue: names both options, and why the corpora are one.
+        InvalidValue: names both options and says why the corpora are equal.
     """
     if options.allow_overlap:
         return
@@ -83,27 +84,29 @@ def refuse_equal_corpora(options: StudyOptions) -> None:
                 apart = (one, other) == ("--dev", "--test") and why and _has_test_split(second)
                 if why and not apart:
                     fix = (
-                        f"{why} as in {one} {first}: a result on it would say little; name another "
+                        f"{why} as in {one} {first}, which would bias the result; name another "
                         "corpus, other rows of it (?rows=A:B), or give --allow-overlap"
                     )
                     raise InvalidValue(other, second, fix)
 
 
 def _as_task(text: str) -> str:
-    """Return ``FORMAT:PATH`` of ``TASK=FORMAT:PATH``, as the task reads it."""
+    """Return ``FORMAT:PATH`` of ``TASK=FORMAT:PATH``, with the task's own selection of rows."""
     task, spec = task_and_corpus(text)
     return of_task(spec, task)
 
 
 def _has_test_split(text: str) -> bool:
-    """Return whether ``--dev`` leaves out rows of a corpus, which ``--test`` judges."""
+    """Return whether a corpus has rows that ``--dev`` leaves out for ``--test``."""
     split = {Kind.CLASSIFIED, Kind.RELATED} & set(kinds_of(_as_task(text)))
     return bool(split) and LEFT_OUT in read_selected(text).counts
 
 
 def with_bad_rows(specs: Sequence[str], most: str | None) -> tuple[str, ...]:
-    """Return ``FORMAT:PATH`` of each with ``--bad-rows``, where it names no other number; what
-    ships with the package has no bad row."""
+    """Return corpus specifications with ``--bad-rows`` added, unless they set their own number.
+
+    Built-in corpora have no bad rows and stay as they are.
+    """
     return tuple(
         allow_bad_rows(spec, most)
         if most and spec and not task_and_corpus(spec)[1].startswith("builtin:")
@@ -113,7 +116,7 @@ def with_bad_rows(specs: Sequence[str], most: str | None) -> tuple[str, ...]:
 
 
 def read_corpora_of(options: AnyOptions) -> AnyOptions:
-    """Return a job's options with ``--bad-rows`` on the corpora that it trains and selects on."""
+    """Return the options with ``--bad-rows`` added to training, dev and reference corpora."""
     named: dict[str, Any] = {}
     for name in {"corpus", "dev", "references"} & type(options).model_fields.keys():
         given = getattr(options, name)
@@ -125,13 +128,13 @@ def read_corpora_of(options: AnyOptions) -> AnyOptions:
 
 
 def modules_of(corpora: Sequence[Corpus]) -> list[str]:
-    """Return the modules of a user's tasks that corpora were given for."""
+    """Return the modules of the user-defined tasks of these corpora."""
     own = {corpus.task for corpus in corpora} - {"", *TASKS}
     return sorted(find_own(task).__module__ for task in own)
 
 
 def needs_references(corpora: Sequence[Corpus]) -> bool:
-    """Return whether a task of these corpora asks for interpretations."""
+    """Return whether a task of these corpora needs interpretations, hence references."""
     return any(c.kind in (Kind.SEVERAL_LABELS, Kind.CONDITIONED_PAIRS) for c in corpora)
 
 
@@ -141,7 +144,7 @@ def numbered(role: str, index: int) -> str:
 
 
 def describe(corpus: Corpus) -> dict[str, Any]:
-    """Return a corpus as it stands in the summary."""
+    """Return the entry of a corpus in ``summary.json``."""
     return {
         "spec": f"{corpus.task}={corpus.spec}" if corpus.task else corpus.spec,
         "fingerprint": corpus.fingerprint,
@@ -155,13 +158,20 @@ def describe(corpus: Corpus) -> dict[str, Any]:
 
 
 def identity_of(corpus: Mapping[str, Any]) -> str:
-    """Return what a study is known by of a corpus, as ``describe`` gives it: what its figures
-    depend on."""
+    """Return a key of what results depend on in a corpus: task, fingerprint and prior.
+
+    Args:
+        corpus: as ``describe`` returns it.
+    """
     return "=".join(filter(None, map(corpus.get, ("task", "fingerprint", "prior"))))
 
 
 def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) -> None:
-    """Print a line for each corpus (by role, as ``describe`` gives it); warn of bad rows."""
+    """Print one line per corpus, and a warning if it has bad rows.
+
+    Args:
+        corpora: role -> entry, as ``describe`` returns it.
+    """
     for role, corpus in corpora.items():
         line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
         print_line(console, line)
@@ -171,7 +181,7 @@ def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) ->
 
 
 def small_corpora(options: StudyOptions, kind: Kind) -> list[Rows] | None:
-    """Return the training corpora where all are local files of at most ``SMALL`` rows."""
+    """Return the training corpora if all are local files of at most ``SMALL`` rows, else None."""
     found: list[Rows] = []
     for spec in options.corpora:
         if local_file(spec) is None:
@@ -184,7 +194,7 @@ def small_corpora(options: StudyOptions, kind: Kind) -> list[Rows] | None:
 
 
 def prepared_corpora(sources: Mapping[str, Prepared]) -> list[Rows]:
-    """Return the training corpora among what a job has prepared, by role."""
+    """Return the training corpora among the prepared corpora of a job, which are keyed by role."""
     trained = [corpus for name, corpus in sources.items() if name.startswith("corpus")]
     return [(corpus.spec, corpus.kind, corpus.cached) for corpus in trained]
 
@@ -192,10 +202,13 @@ def prepared_corpora(sources: Mapping[str, Prepared]) -> list[Rows]:
 def print_overlap(
     trained: Sequence[Rows], dev: Sequence[Corpus], test: Sequence[Corpus], console: Console
 ) -> None:
-    """Print a warning for each corpus of which rows stand in one that is read before it, too.
+    """Warn of rows of dev corpora in training corpora, and of test corpora in either.
 
     Args:
-        test: empty where the test corpora have been read before.
+        trained: the training corpora.
+        dev: the development corpora.
+        test: the test corpora; empty if an earlier start has read them.
+        console: to print on.
     """
     for role, corpora in (("dev", dev), ("test", test)):
         for index, corpus in enumerate(corpora):
@@ -208,6 +221,6 @@ def print_overlap(
                 if found.rows:
                     line = (
                         f"warning: {numbered(role, index)}: {found.rows:,} of {found.of:,} "
-                        f"rows stand in {spec}, too ({counted(found.compared, 'row')})"
+                        f"rows are also in {spec} ({counted(found.compared, 'row')})"
                     )
                     print_line(console, line, "yellow")

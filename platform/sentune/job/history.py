@@ -1,7 +1,7 @@
-"""What a new study takes from earlier ones of its storage: their best settings, to be tried first.
+"""Takes the best settings of earlier studies of the same storage as the first trials of a new one.
 
-Results are never taken over: a point of an earlier study is trained anew. That is what tells this
-from ``--warm-start``, which takes trials, and only from a study with the same corpora and code.
+These settings are trained again; no results are copied. ``--warm-start`` differs: it takes over
+trials, and only from a study with the same corpora and code.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from sentune.job.families.base import JobFamily
 from sentune.study.store.study_index import DESCRIPTION, StudyPlace, every_study, read_json
 
 MOST = 2
-"""Earlier studies of which points are taken, the newest."""
+"""Number of earlier studies, the newest ones, whose settings are taken."""
 
 
 def take_history(job: JobFamily) -> dict[str, dict[str, Any]]:
-    """Add the best settings of earlier studies to a prepared job's first points.
+    """Add the best settings of earlier studies to the first points of a prepared job.
 
-    What the study's first start took stands in ``study.json``, and each later start takes that; one
-    of another method or objective, which it replaces, has nothing to say.
+    The first start records these settings in ``study.json``, and later starts take them from there.
+    A ``study.json`` of another method or objective is ignored.
 
     Returns:
-        Study -> its best settings, for ``study.json``; in the job's space they are only where
-        ``--no-history`` is not given.
+        Study -> its best settings, for ``study.json``. With ``--no-history`` they are not added to
+        the job's space.
     """
     config = job.config
-    with suppress(ValueError):  # damaged; the first trials stand in the store
+    with suppress(ValueError):  # it is damaged; the store has the first trials
         described = read_json(f"{config.folder}/{DESCRIPTION}")
         if described and _goal_of(described.get("space", {})) == _goal_of(job.space.to_dict()):
             return _added(job, described.get("history", {}))
     if job.options.no_history:
         return {}
     earlier = []
-    with suppress(InvalidValue):  # a storage that is still empty
+    with suppress(InvalidValue):  # the storage is still empty
         earlier = every_study(config.storage)
     wanted = _kind_of(job.space.to_dict(), job.corpora())
     found: dict[str, dict[str, Any]] = {}
@@ -62,9 +62,11 @@ def _started(place: StudyPlace) -> str:
 
 
 def _kind_of(space: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]]) -> list[Any]:
-    """Return what two studies share where settings of one are worth a trial of the other: method,
-    objective, class of encoder, and of each training corpus the kind of its rows and whether it is
-    built in."""
+    """Return a key that is equal for studies whose best settings are worth trying in each other.
+
+    It consists of the method, the objective, the class of the encoder, and for each training corpus
+    its kind of rows and whether it is built in.
+    """
     suited = (space.get("suited") or [""])[0]
     trained = [corpus for role, corpus in sorted(corpora.items()) if role.startswith("corpus")]
     kinds = [(c.get("kind"), str(c.get("spec")).startswith("builtin:")) for c in trained]
@@ -76,7 +78,7 @@ def _goal_of(space: Mapping[str, Any]) -> list[Any]:
 
 
 def _best(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of the winner of a study's finals, else of its best trial."""
+    """Return the settings of the winner of a study's finals; without finals of its best trial."""
     if (winner := summary.get("winner")) is not None:
         return dict(summary["finalists"][winner]["settings"])
     best = [trial for trial in summary.get("trials", ()) if trial["id"] == summary.get("best")]

@@ -1,4 +1,4 @@
-"""A job in a notebook: plain lines, and one table below them that follows the study."""
+"""Output of a job in a notebook: plain lines, and below them a table that is updated in place."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from sentune.terminal import Terminal, screen
 
 WIDTH = 100
 SECONDS = 1.0
-"""Between two updates of what stands in a cell."""
+"""Time between two updates of a cell's output."""
 
 _BLOCK = '<pre style="white-space:pre;overflow-x:auto;line-height:1.3">{code}</pre>'
 
 
 class NotebookCell(Terminal):
-    """The output of a notebook's cell; rich's own live display needs ipywidgets there."""
+    """The output of a notebook's cell; ``rich.live`` would need ipywidgets there."""
 
     def __init__(self) -> None:
         super().__init__(force_jupyter=False, width=WIDTH)
 
     @contextmanager
     def following(self, draw: Callable[[], RenderableType]) -> Iterator[None]:
-        """While open, what ``draw`` returns is shown, and replaced where it changes."""
+        """Show the result of ``draw`` while the context is open, and update it when it changes."""
         from IPython.display import display
 
         shown = _rendered(draw())
@@ -47,21 +47,21 @@ class NotebookCell(Terminal):
 
 
 def output() -> Terminal:
-    """Return where a job prints: a terminal, a log, or a notebook's cell."""
+    """Return the console that a job prints on: a terminal, a log, or a notebook's cell."""
     if not Console().is_jupyter:
         return screen()
-    without_advice()
+    silence_widget_warnings()
     return NotebookCell()
 
 
-def without_advice() -> None:
-    """Leave out what libraries say about a notebook without ipywidgets: nothing here needs them."""
+def silence_widget_warnings() -> None:
+    """Silence the warnings of tqdm and Ray that ipywidgets is missing, which nothing here needs."""
     warnings.filterwarnings("ignore", message="IProgress not found")
     logging.getLogger("ray.widgets.util").setLevel(logging.WARNING)
 
 
 def _rendered(renderable: RenderableType) -> dict[str, Any]:
-    """Return what ``rich`` draws, as HTML and as text."""
+    """Return a renderable as HTML and as text, keyed by MIME type."""
     page = Terminal(file=io.StringIO(), record=True, force_jupyter=False, width=WIDTH)
     page.print(renderable)
     html = page.export_html(inline_styles=True, code_format=_BLOCK, clear=False)

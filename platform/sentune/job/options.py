@@ -1,4 +1,4 @@
-"""The options of every job, typed and checked before anything starts."""
+"""The options of all jobs, as pydantic models that check types and ranges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pydantic import (
 
 from sentune.errors import InvalidValue, invalid_value
 from sentune.readouts.three_way import check_prior
-from sentune.study import SAMPLERS, LauncherName, SchedulerName
+from sentune.study import SAMPLERS, SCHEDULERS, LauncherName, SchedulerName
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.user_code import installed
 
@@ -28,7 +28,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def _workers(value: object) -> object:
-    """Return ``4`` as 4, ``2-8`` as (2, 8)."""
+    """Parse ``4`` as 4 and ``2-8`` as (2, 8)."""
     if not isinstance(value, str):
         return value
     match = re.fullmatch(r"(\d+)(?:-(\d+))?", value)
@@ -39,14 +39,14 @@ def _workers(value: object) -> object:
 
 
 def _in_order(workers: int | tuple[int, int]) -> int | tuple[int, int]:
-    """Return workers; raise ``ValueError`` for a range that is none."""
+    """Return ``workers``; raise ``ValueError`` unless a range has 1 <= MIN <= MAX."""
     if isinstance(workers, tuple) and not 1 <= workers[0] <= workers[1]:
         raise ValueError("give MIN-MAX, 1 <= MIN <= MAX")
     return workers
 
 
 def _checked_by(check: Callable[[str], object]) -> BeforeValidator:
-    """Return a validator that keeps the text on which a check does not raise."""
+    """Return a validator that calls ``check``, which raises ``ValueError``, and keeps the text."""
 
     def checked(value: str) -> str:
         check(value)
@@ -58,7 +58,7 @@ def _checked_by(check: Callable[[str], object]) -> BeforeValidator:
 def _check_storage(value: str) -> None:
     if _in_rays_copy() and "://" not in str(value) and not Path(value).expanduser().is_absolute():
         raise ValueError(
-            "this job's working folder is a copy that Ray deletes; give an absolute path or a URI"
+            "this job's working folder is deleted by Ray; give an absolute path or a URI"
         )
 
 
@@ -75,7 +75,7 @@ def _check_name(value: str) -> None:
 
 
 def _bad_rows(value: object) -> str:
-    """Return ``N`` or ``P%`` as text; a program may give a number."""
+    """Check ``N`` or ``P%`` and return it as text; the Python API may give a number."""
     from sentune.corpora.formats.spec import parse_bad_rows  # imports pyarrow
 
     parse_bad_rows(str(value))
@@ -95,104 +95,103 @@ Encoder = Annotated[str, Field(description="Hugging Face encoder by name or path
 
 
 class StudyOptions(BaseModel):
-    """Options of any job; the text under a field is the option's help."""
+    """Options of all jobs; the docstring of a field is the help of its option."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     corpus: str | tuple[str, ...] = ""
     """training corpus, FORMAT:PATH[?rows=A:B]"""
     dev: tuple[str, ...] = ()
-    """corpus to select on, or TASK=FORMAT:PATH for one task; repeat it for several (default: with
-    a built-in corpus, built-in ones)"""
+    """corpus to select on, or TASK=FORMAT:PATH for one task; repeat it for several (default:
+    built-in corpora if --corpus is built in)"""
     test: tuple[str, ...] = ()
-    """corpus read once, at the end, for the winner; repeat it for several"""
+    """corpus to test the winner on, once, at the end; repeat it for several"""
     limit: Count | None = None
-    """rows of the training corpus to use at most"""
+    """use at most N rows of the training corpus"""
     bad_rows: Annotated[str, BeforeValidator(_bad_rows)] | None = None
-    """bad rows of each corpus, N or P% of its rows, that are left out before they are an error
-    (default: 100)"""
+    """skip up to N bad rows of each corpus, or P% of its rows; more are an error (default: 100)"""
     trials: Count = 8
-    """configurations to try"""
+    """number of configurations to try"""
     concurrent: Annotated[Count | None, Auto] = None
-    """trials at a time, or 'auto': as many as the cluster holds"""
+    """number of trials at a time, or 'auto': as many as fit on the cluster"""
     max_concurrent: Count | None = None
-    """trials at a time at most, where the cluster would hold more"""
+    """upper limit on the number of trials at a time"""
     priority: Annotated[float, Field(ge=0.01, le=100)] = 1.0
-    """weight among the studies that share the cluster: 2 gets twice the places of 1"""
+    """weight among studies that share the cluster: 2 runs twice as many trials at a time as 1"""
     sampler: Annotated[str, _checked_by(_check_sampler)] = Field(
         "tpe",
-        description=f"{', '.join(SAMPLERS)}; grid:NAME for a paper's grid, MODULE:CLASS for one of "
-        "one's own",
+        description=f"{', '.join(SAMPLERS)}; grid:NAME for a paper's grid, MODULE:CLASS for your "
+        "own class",
     )
     objective: tuple[Annotated[str, _checked_by(Objective.parse)], ...] = ()
-    """metric to select by, task/metric or task/metric:min; repeat it for a Pareto front, finals
-    and rungs go by the first"""
+    """metric to select by, task/metric or task/metric:min; repeat it for a Pareto front (rungs and
+    finals use the first)"""
     constraint: tuple[Annotated[str, _checked_by(Constraint.parse)], ...] = ()
     """bound on a metric, such as 'train/seconds<=600'; repeat it for several"""
     try_first: tuple[str, ...] = ()
-    """key=value,key=value: settings of a first trial; repeat it for several"""
+    """settings of a trial to run first, key=value,key=value; repeat it for several"""
     warm_start: tuple[str, ...] = ()
     """study of this storage whose trials the sampler learns from"""
     no_history: bool = False
     """do not try the best settings of earlier studies of the method in this storage"""
     fork: StudyName | None = None
-    """go on as a new study of this name that knows the old one's trials"""
+    """continue --study as a new study of this name, whose sampler learns from the old trials"""
     max_trials: Count | None = None
-    """trials to start at most, over all starts; the finals are beside them"""
+    """start at most N trials, counted over all starts of the study, without the finals"""
     max_hours: Annotated[float, Field(gt=0)] | None = None
-    """hours to run at most, over all starts; room for the finals is kept"""
+    """run for at most H hours, counted over all starts; time for the finals is reserved"""
     max_gpu_hours: Annotated[float, Field(gt=0)] | None = None
-    """GPU hours to use at most, over all starts, finals included"""
+    """use at most H GPU hours, counted over all starts, finals included"""
     stop_after_no_gain: Count | None = None
-    """end the search after so many trials without a new best"""
+    """end the search after N trials without a new best"""
     failed_share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """share of failed trials above which the study stops, from five on"""
+    """share of failed trials above which the study stops, once five trials have ended"""
     workers: Workers = 1
-    """workers a trial: N, or MIN-MAX for an elastic group"""
+    """workers per trial: N, or MIN-MAX for an elastic group"""
     gpus_per_worker: Annotated[float, Field(ge=0)] = 0.0
-    """GPUs a worker; fractions share one"""
+    """GPUs per worker; with a fraction, workers share a GPU"""
     stall_timeout: Annotated[Annotated[float, Field(gt=0)] | None, Auto] = None
-    """seconds without a sign of a trial after which its processes are ended and it goes on from
-    its checkpoint, or 'auto': ten times the slowest seen, at least 300"""
+    """seconds without progress after which a trial's processes are killed and it restarts from its
+    checkpoint, or 'auto': ten times the longest pause so far, at least 300"""
     keep: Count = 3
-    """best trials whose checkpoints stay, beside the winner's"""
+    """number of best trials whose checkpoints are kept, besides the winner's"""
     force_test: bool = False
-    """read the test corpora once more, for another winner; it is recorded"""
+    """read the test corpora again for another winner; the reading is recorded as forced"""
     study: StudyName = "study"
-    """name; the same name resumes"""
+    """name of the study; the same name resumes it"""
     storage: Annotated[str, _checked_by(_check_storage)] = Field(
         default_factory=lambda: default_storage()
     )
     """folder or fsspec URI of all studies"""
     cache: str | None = None
-    """folder that all nodes see, or fsspec URI, for prepared corpora, tokens and encoders
+    """folder shared by all nodes, or fsspec URI, for prepared corpora, tokens and encoders
     (default: .cache in the storage)"""
     optuna: str | None = Field(default_factory=lambda: os.environ.get("SENTUNE_OPTUNA") or None)
     """Optuna storage URL (default: $SENTUNE_OPTUNA, else a journal in the study's folder)"""
     tracking: str | None = Field(default_factory=lambda: os.environ.get("SENTUNE_TRACKING") or None)
     """MLflow URI (default: $SENTUNE_TRACKING, else SQLite in the storage)"""
     share_mb: Annotated[int, Field(ge=0)] = 512
-    """MB of a corpus up to which it is shared in memory, else it streams"""
+    """share a corpus of up to N MB in memory; larger ones are streamed"""
     seed: int = 0
     """seed of the whole study"""
     set: tuple[str, ...] = ()
-    """key=value: fix a setting at any value that its method takes; key=a,b or key=low..high:
-    search it there, or give a readout its grid"""
+    """key=value fixes a setting at any value that the method allows; key=a,b or key=low..high sets
+    the values to search, or the grid of a readout"""
     search_readouts: bool = False
-    """draw readouts like settings instead of sweeping them"""
+    """search readouts like settings instead of sweeping them"""
     allow_overlap: bool = False
-    """train, select and test on equal corpora, which is refused otherwise"""
+    """allow equal corpora for training, selection and test, which are refused otherwise"""
     dry_run: bool = False
-    """print the plan and stop"""
+    """print the plan and exit"""
 
     @property
     def corpora(self) -> tuple[str, ...]:
-        """The training corpora, most jobs have one."""
+        """The training corpora; most jobs have one."""
         return self.corpus if isinstance(self.corpus, tuple) else (self.corpus,)
 
     @property
     def pretrained(self) -> str:
-        """The encoder, or the word vectors; empty where it has none."""
+        """The encoder, or the word vectors; empty if the job has neither."""
         named = getattr(self, "encoder", "") or getattr(self, "vectors", "")
         return named if isinstance(named, str) else " ".join(named)
 
@@ -201,7 +200,7 @@ class StudyOptions(BaseModel):
         """``--set`` as key -> value.
 
         Raises:
-            InvalidValue: one of them has no ``=`` or a key stands twice.
+            InvalidValue: one of them has no ``=``, or a key is given twice.
         """
         pairs: dict[str, str] = {}
         for item in self.set:
@@ -217,65 +216,69 @@ class StudyOptions(BaseModel):
 class TrainingOptions(StudyOptions):
     """Options of any method that is trained by gradient."""
 
-    scheduler: SchedulerName = "asha-promotion"
-    """which trials end at a rung"""
+    scheduler: SchedulerName = Field(
+        "asha-promotion",
+        description=f"rule by which trials are stopped at rungs: {', '.join(SCHEDULERS)}",
+    )
     population: Annotated[int, Field(ge=0)] = 0
-    """population-based training with so many members, one launcher process each; then --trials,
-    --scheduler and the finals do not apply (default: off)"""
+    """population-based training with N members, one launcher process each; --trials, --scheduler
+    and the finals do not apply then (default: off)"""
     generations: Count = 5
-    """segments of a member of the population"""
+    """segments that each member of the population trains"""
     checkpoint_every: Annotated[int, Field(ge=0)] = 0
-    """examples between checkpoints to resume from (default: at the milestones, and whenever a
-    trial is interrupted or its machine taken back)"""
+    """examples between checkpoints to resume from (default: at the milestones, and when a trial is
+    interrupted or its machine reclaimed)"""
 
     max_examples: Count = 27_000
-    """budget of a full trial, in examples"""
+    """examples that a full trial trains on"""
     finalists: Annotated[int, Field(ge=0)] = 1
-    """best trials that are trained again from fresh seeds"""
+    """number of best trials that are trained again from fresh seeds"""
     seeds: Count = 2
-    """fresh seeds a finalist"""
+    """number of fresh seeds per finalist"""
     launcher: LauncherName = "auto"
-    """inline: in the trial's own process; train: a Ray Train group"""
+    """inline: trains in the trial's own process; train: in a Ray Train worker group"""
     validate_every: Count | None = None
     """examples between validations, each on all of dev (default: at the rungs and the end)"""
     rung_rows: Annotated[Count | None, All] = 2_000
-    """rows of each dev corpus that rungs are judged on, a stratified part, or 'all'; the end of a
-    trial and the finals have all of it"""
+    """rows of each dev corpus, a stratified sample, to validate on at rungs, or 'all'; the end of a
+    trial and the finals use all rows"""
     eta: Annotated[int, Field(ge=2)] = 3
-    """of the trials at a rung one in eta goes on; rungs are eta times apart"""
+    """one in N trials continues at a rung, and each rung has N times the examples of the last"""
 
     @model_validator(mode="after")
     def _dev_belongs_to_the_corpus(self) -> TrainingOptions:
         own = [spec for spec in self.corpora if not spec.startswith("builtin:")]
         if own and not self.dev:
             raise InvalidValue(
-                "--dev", "", f"say on which corpus to select, as --corpus is {own[0]}"
+                "--dev", "", f"give a corpus to select on, because --corpus is {own[0]}"
             )
         return self
 
 
 class JobOptions(TrainingOptions):
-    """Options of a method that embeds sentences and compares them."""
+    """Options of a method that compares embeddings of sentences."""
 
     corpus: str = "builtin:nli"
     """training corpus, FORMAT:PATH[?rows=A:B]"""
     encoder: Encoder = "builtin:tiny"
     references: str | None = None
-    """corpus of the reference sentences of interpretations (default: the training corpus)"""
+    """corpus from which the reference sentences of interpretations are drawn (default: the training
+    corpus)"""
     prior: Annotated[str, _checked_by(check_prior)] | None = None
-    """share of the class both (both=0.3), or all classes alike (balanced), to which ambiguous-rte
-    weights its development pairs where it chooses readouts (default: as they are)"""
+    """weight the development pairs of ambiguous-rte so that the class both has this share
+    (both=0.3), or all classes equal ones (balanced), when readouts are chosen (default: no weights)
+    """
     profile: Literal["paper"] | None = None
-    """paper: choose checkpoints as the papers of boxes and Gaussians do, by rte/auc every 100 steps
-    (of the smallest batch size, if several are tried), for --objective and --validate-every"""
+    """paper: choose checkpoints as the GumbelCSE and GaussCSE papers do, by rte/auc every 100 steps
+    of the smallest batch size; it sets --objective and --validate-every"""
 
 
 class OperationOptions(TrainingOptions):
-    """Options of a method that decodes what operations make of embeddings."""
+    """Options of a method that decodes sentences from the results of operations on embeddings."""
 
     corpus: tuple[str, ...] = ("builtin:operations",)
-    """training corpus, FORMAT:PATH[?rows=A:B]; repeat it to mix several: mix_FORMAT is a setting
-    then, how often its rows are drawn (1: as its size has it)"""
+    """training corpus, FORMAT:PATH[?rows=A:B]; repeat it to mix several, each drawn in proportion
+    to its size times the setting mix_FORMAT"""
     encoder: Encoder = "builtin:tiny"
     decoder: str = "builtin:tiny"
     """Hugging Face decoder or encoder-decoder by name or path, or builtin:tiny"""
@@ -287,28 +290,36 @@ class WordOptions(TrainingOptions):
     corpus: str = "builtin:stories"
     """training corpus, FORMAT:PATH[?rows=A:B]"""
     vectors: str = "builtin:ppmi"
-    """word vectors, glove:FILE or fasttext:FILE, .gz too, or builtin:ppmi, learned from the
+    """word vectors: glove:FILE or fasttext:FILE (plain or .gz), or builtin:ppmi, learned from the
     training corpus"""
     frequencies: str | None = None
-    """counts of words, a FILE of 'word count' or wordfreq:en"""
+    """word counts: a FILE of lines 'word count', or wordfreq:en"""
 
 
 class ClosedFormOptions(StudyOptions):
-    """Options of a method on word vectors, which is fitted in closed form."""
+    """Options of a method that is fitted in closed form on word vectors."""
 
     corpus: str = ""
-    """training corpus, FORMAT:PATH[?rows=A:B]"""
+    """training corpus, FORMAT:PATH[?rows=A:B] (required)"""
+    dev: tuple[str, ...] = ()
+    """scored pairs to select on, or TASK=FORMAT:PATH for one task; repeat it for several (required)
+    """
     vectors: tuple[str, ...] = ()
-    """word vectors, glove:FILE or fasttext:FILE, .gz too; several are searched"""
+    """word vectors: glove:FILE or fasttext:FILE (plain or .gz); repeat it to search several
+    (required)"""
     frequencies: str | None = None
-    """counts of words, a FILE of 'word count' or wordfreq:en, which sif and usif need (default:
-    none, all words weigh the same)"""
+    """word counts, which sif and usif need: a FILE of lines 'word count', or wordfreq:en (default:
+    none, all words have the same weight)"""
 
     def check_complete(self) -> None:
-        """Raise ``InvalidValue`` where options that have no default are missing; names them all."""
+        """Check the options that have no default.
+
+        Raises:
+            InvalidValue: some are missing; names them all.
+        """
         fixes = {
-            "--corpus": (self.corpus, "say what to fit on, such as stsb:sts-train.csv"),
-            "--dev": (self.dev, "give scored pairs to select on: stsb:sts-dev.csv"),
+            "--corpus": (self.corpus, "give a corpus to fit on, such as stsb:sts-train.csv"),
+            "--dev": (self.dev, "give scored pairs to select on, such as stsb:sts-dev.csv"),
             "--vectors": (self.vectors, "give word vectors, such as glove:glove.840B.txt"),
         }
         missing = {option: fix for option, (value, fix) in fixes.items() if not value}
@@ -325,9 +336,9 @@ def option_name(field: str) -> str:
 
 
 def parse(given: dict[str, Any], defaults: AnyOptions) -> AnyOptions:
-    """Return ``defaults`` with what was given on the command line, or by a program.
+    """Return ``defaults`` updated by the values given on the command line or in Python.
 
-    One text is enough where several may be given.
+    A tuple of texts may be given as a single text.
 
     Raises:
         InvalidValue: naming the option, the value and what is allowed.
@@ -346,7 +357,7 @@ def forked(options: AnyOptions) -> AnyOptions:
     """Return ``--study OLD --fork NEW`` as the options of study NEW, which learns from OLD.
 
     Raises:
-        InvalidValue: a study would learn from itself.
+        InvalidValue: ``--fork`` or ``--warm-start`` names the study itself.
     """
     known = (*options.warm_start, *([options.study] if options.fork else ()))
     if (new := options.fork or options.study) in known:
@@ -358,9 +369,10 @@ def forked(options: AnyOptions) -> AnyOptions:
 
 
 def default_storage() -> str:
-    """Return ``studies``; a folder at home where the working folder is a copy that Ray deletes.
+    """Return the storage that is used unless one is given: ``$SENTUNE_STORAGE``, else ``studies``.
 
-    ``SENTUNE_STORAGE`` overrides both.
+    In a job of ``ray job submit --working-dir`` it is ``~/sentune/studies``, because Ray deletes
+    the working folder.
     """
     if named := os.environ.get("SENTUNE_STORAGE"):
         return named
@@ -368,6 +380,8 @@ def default_storage() -> str:
 
 
 def _in_rays_copy() -> bool:
-    """Return whether the working folder is the temporary copy of ``ray job submit --working-dir``:
-    a relative path there would lose the study with the job."""
+    """Return whether the working folder is the copy that ``ray job submit --working-dir`` makes.
+
+    Ray deletes it at the job's end, together with a study stored in it.
+    """
     return "runtime_resources" in Path.cwd().resolve().parts

@@ -1,4 +1,4 @@
-"""A job's plan: checked against the cluster before a study starts, and shown for ``--dry-run``."""
+"""Checks a job's plan against the cluster, and prints it for ``--dry-run``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from sentune.tracking.database import check_tracking_file
 from sentune.tracking.environment import tracking_uri_in
 
 SECONDS = 60.0
-"""Longest probe. On the built-in corpus and encoder it takes 3 to 20, a BERT reaches it."""
+"""Time limit of a probe. With the built-in corpus and encoder it takes 3 to 20 s; BERT reaches the
+limit."""
 
 
 def checked_plan(
@@ -38,12 +39,12 @@ def checked_plan(
 ) -> Plan:
     """Return the plan of a prepared job on the cluster that this process has joined.
 
-    Training does not wait for MLflow: a server or database that does not answer is a warning,
-    and refused in a dry run.
+    If MLflow's server or database does not answer, a warning is printed, because training does not
+    depend on it. In a dry run it is an error.
 
     Raises:
-        PlanError, StorageError, DamagedFile: what cannot run, naming the option or the file, and
-            the fix.
+        PlanError: the plan does not fit on the cluster, or MLflow does not answer in a dry run.
+        StorageError: the disk is too small.
     """
     plan = make_plan(job.config, job.space, available())
     check_disk(job.config, plan, job.checkpoint_bytes())
@@ -56,8 +57,8 @@ def checked_plan(
     if trouble and dry:
         raise PlanError("--tracking", without_credentials(tracking), trouble)
     if trouble:
-        goes_on = "training goes on, and MLflow gets what it lacks when it answers"
-        warning = f"warning: --tracking {without_credentials(tracking)}: {trouble}; {goes_on}"
+        later = "training starts anyway, and MLflow gets the results once it answers"
+        warning = f"warning: --tracking {without_credentials(tracking)}: {trouble}; {later}"
         print_line(console, warning, "yellow")
     return plan
 
@@ -65,11 +66,13 @@ def checked_plan(
 def show_plan(
     job: JobFamily, options: StudyOptions, console: Console, *, seconds: float = SECONDS
 ) -> None:
-    """Print what a study will ask for and cost; leave nothing but the cache in the storage.
+    """Print the resources and the estimated cost of a study; only the cache is written.
 
     Args:
         job: made from the options, not prepared yet.
-        seconds: that the probe behind the cost may take.
+        options: of the job.
+        console: to print on.
+        seconds: time limit of the probe that the cost is estimated from.
     """
     with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():
         job.prepare(console)
@@ -80,14 +83,14 @@ def show_plan(
         cost = estimate(plan, job.config, probe)
     except TrialFailed as failure:
         console.print(plan_table(plan.to_dict()))
-        print_line(console, f"its cost cannot be told: {failure}")
+        print_line(console, f"the cost cannot be estimated: {failure}")
     else:
         _check_metrics(job, probe.metrics)
         console.print(plan_table(replace(plan, estimate=cost).to_dict()))
 
 
 def _check_metrics(job: JobFamily, measured: Collection[str]) -> None:
-    """Refuse an objective or a constraint that a validation of the probe has not measured."""
+    """Refuse an objective or a constraint whose task was measured without that metric."""
     objectives = [objective.metric for objective in objectives_of(job.config, job.space)]
     limits = [constraint.metric for constraint in job.config.constraints]
     for option, names in (("--objective", objectives), ("--constraint", limits)):
@@ -95,14 +98,14 @@ def _check_metrics(job: JobFamily, measured: Collection[str]) -> None:
             task = name.partition("/")[0]
             known = [metric for metric in measured if metric.partition("/")[0] == task]
             if known and name not in known and task != TRAINING:  # a launcher adds to these
-                raise InvalidValue(option, name, f"what {task} measures is {', '.join(known)}")
+                raise InvalidValue(option, name, f"{task} has {', '.join(known)}")
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:
-    """Return what a study asks for and, where it was probed, what it will cost.
+    """Return a table of a plan's resources and, if it was probed, its estimated cost.
 
     Args:
-        plan: as ``sentune.study.planning.plan.Plan.to_dict`` has it, and ``summary.json``.
+        plan: as returned by ``sentune.study.planning.plan.Plan.to_dict`` and in ``summary.json``.
     """
     label = Column(style="dim", no_wrap=True)
     table = plain_table(label, Column(), title="Plan", show_header=False)

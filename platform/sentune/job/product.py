@@ -1,4 +1,4 @@
-"""The product of a study: the winner's model, measured once on the test corpora."""
+"""Exports the winner's model of a study and measures it once on the test corpora."""
 
 from __future__ import annotations
 
@@ -49,32 +49,32 @@ from sentune.training.trial import Opens
 
 
 def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -> dict[str, Any]:
-    """Write ``model/``; put test metrics, baselines and the model's place into ``summary``.
+    """Write ``model/``; put test metrics, baselines and the model's path into ``summary``.
 
-    The test corpora are read here for the first time, and only once: a study that was complete
-    before keeps the figures that it had, as long as winner and test corpora are the same.
+    The winner is measured on the test corpora only once. A study that was complete before keeps its
+    test metrics if the winner and the test corpora are still the same.
 
     Args:
         job: of the study, prepared.
-        run: name of the winner's run; of a trial that was trained again it is not ``Winner.run``.
+        run: name of the winner's run; if a trial was trained again, it differs from ``Winner.run``.
         checkpoint: the run's best.
-        summary: with what the search and the finals found.
+        summary: with the results of the search and the finals.
 
     Returns:
-        file name -> content of the tables: the sweeps of dev, and curves and counts of the test,
-        without one of dev; and what the model makes of pairs of dev.
+        File name -> content of the tables: sweeps on dev, curves and counts on the test corpora
+        (on dev without these), and the model's behaviour on pairs of dev.
 
     Raises:
-        StudyConflict: the test corpora were read before for another winner, or others were; model
-            and summary stay as they are.
-        Overtaken: a later start of the study has left a model or a summary.
-        SentuneError: the winner's checkpoint is gone.
+        StudyConflict: the test corpora were read before for another winner, or other corpora were;
+            model and summary stay as they are.
+        Overtaken: a later start of the study has written a model or a summary.
+        SentuneError: the winner's checkpoint is missing.
     """
     file = checkpoint / PROGRESS_FILE
     if not file.is_file():
         raise SentuneError(
-            f"{checkpoint}: the winner's checkpoint is gone; start a new study with --fork NAME, "
-            "which knows this one's trials and trains its finalists again"
+            f"{checkpoint}: the winner's checkpoint is missing; start a new study with --fork "
+            "NAME, which learns from this one's trials and trains the finalists again"
         )
     tables: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["tables"]
     storage, winner = job.config.folder, Winner.of(summary, run)
@@ -105,7 +105,7 @@ def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -
         summary.lineage["chain"] = {**chain, "model": seal_model(folder, origin)}
         refuse_late(storage, generation)
     note_published(storage, run)
-    if known is None:  # what an earlier end has left may be of other data
+    if known is None:  # tables of an earlier end may be of other data
         for table in artifacts_folder(job.config.storage, job.config.name).rglob("*.json"):
             table.unlink()
     return tables
@@ -125,17 +125,19 @@ def _new_model(place: str) -> Iterator[Path]:
         yield folder
         files.put(f"{folder}/", f"{root}/", recursive=True)
         written = {file.relative_to(folder).as_posix() for file in folder.rglob("*")}
-        for path in files.find(root):  # of the model that was there
+        for path in files.find(root):  # files of the replaced model
             if path.removeprefix(f"{root}/") not in written:
                 files.rm_file(path)
 
 
 def check_test(job: JobFamily) -> tuple[Corpus, ...]:
-    """Return the test corpora, which are measured at the end alone, to raise now what reading them
-    there would; none where a start of the study has read them at its end.
+    """Read the test corpora before the study starts, so that errors are raised early.
+
+    Returns:
+        The corpora; empty if an earlier start of the study has been measured on them.
 
     Raises:
-        CorpusError: a file is missing, has more bad rows than are allowed, or poses no task.
+        CorpusError: a file is missing, has more bad rows than are allowed, or fits no task.
         InvalidValue: the format has no pairs.
     """
     if TestReads(job.config.folder).known:
@@ -153,7 +155,10 @@ def _read_test(job: JobFamily) -> tuple[Corpus, ...]:
 def _judge(
     job: JobFamily, checkpoint: Path, summary: StudySummary, reads: TestReads
 ) -> dict[str, Any]:
-    """Measure the winner on the test corpora; return the tables of the result."""
+    """Measure the winner on the test corpora; return the tables of the result.
+
+    Metrics, baselines and the corpora are put into ``summary``, the fingerprints into ``reads``.
+    """
     test = _read_test(job)
     described = [describe(corpus) for corpus in test]
     reads.identify([corpus["fingerprint"] for corpus in described])
@@ -165,7 +170,7 @@ def _judge(
         result = measured(job, folder, test)
     result.metrics |= _errors(result)
     rules = baselines_of(job, test)
-    able = {name.partition("/")[0] for name in result.metrics}  # a point has no direction
+    able = {name.partition("/")[0] for name in result.metrics}  # points have no direction task
     found = {name: v for name, v in rules.values.items() if name.partition("/")[0] in able}
     summary.baselines, summary.against_rules = found, rules.compared(result)
     summary.test = {k: v for k, v in result.metrics.items() if k not in summary.baselines}
@@ -173,7 +178,7 @@ def _judge(
 
 
 def _errors(result: Result) -> dict[str, float]:
-    """Return the standard errors, over the items of a task, of accuracies and correlations."""
+    """Return the standard errors of accuracies and correlations over the items of each task."""
     found = {
         f"{metric}{ERROR}": float(scipy.stats.sem(hits))
         for metric, hits in result.hits.items()
@@ -186,17 +191,17 @@ def _errors(result: Result) -> dict[str, float]:
 
 
 def measured(job: JobFamily, folder: Path, test: tuple[Corpus, ...]) -> Result:
-    """Return the metrics of a model."""
+    """Return the metrics of the model in ``folder`` on the test corpora."""
     references = job.references if needs_references(test) else None
     result: Result = _where_gpus_are(job, _measure, folder, test, job.dev, references)
     return result
 
 
 def _where_gpus_are(job: JobFamily, look: Callable[..., Any], folder: Path, *given: Any) -> Any:
-    """Return what ``look`` finds of a model: on a worker with GPUs if the job has any, else here.
+    """Call ``look`` on a worker with GPUs if the job has any, else in this process.
 
     Args:
-        look: takes a handle of the model's folder, and what is given.
+        look: takes a handle of the model's folder, then ``given``.
     """
     if gpus := job.config.gpus_per_worker:
         return on_worker(look, ship(str(folder)), *given, cpus=1, gpus=gpus)
@@ -219,7 +224,7 @@ def _measure(
 def _published(
     storage: str, summary: StudySummary, winner: Winner, test: tuple[str, ...]
 ) -> dict[str, Any] | None:
-    """Return the summary that stands, if it is complete and of the same winner and test corpora."""
+    """Return the written summary if it is complete and has the same winner and test corpora."""
     try:
         known = read_summary(storage)
     except FileNotFoundError:
@@ -232,7 +237,7 @@ def _published(
 
 
 def _winner(summary: Mapping[str, Any], best: int | None) -> Any:
-    """Return a key of the winner: trial, seeds and metrics; without finals of the best trial."""
+    """Return a key of the winner, or of the best trial without finals: trial, seeds and metrics."""
     if summary["winner"] is None:
         return best, [trial["metrics"] for trial in summary["trials"] if trial["id"] == best]
     finalist = summary["finalists"][summary["winner"]]

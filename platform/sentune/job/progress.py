@@ -1,4 +1,4 @@
-"""The study as a person watches it: bars and a table on a terminal, lines in a log."""
+"""Live progress of a study: bars and a table on a terminal, lines in a log."""
 
 from __future__ import annotations
 
@@ -31,29 +31,28 @@ from sentune.study.store.study_view import StoredRun, StudySnapshot
 from sentune.terminal import number_column, plain_table, print_line
 
 QUIET_SECONDS = 30.0
-"""After so long without a line, one on the runs at work is written into a log."""
+"""A log gets a line on all active runs if there was no other line for so long."""
 
 LOOK_SECONDS = 1.0
-"""Between two looks at the beats."""
+"""Time between two looks at the beats."""
 
 
 class Display:
-    """Shows trials, rungs, the best so far and the time left, from snapshots and beats.
+    """Shows trials, rungs, the best score and the time left of a study.
 
-    On a terminal a bar for each run at work stands below the table of those that have ended, and
-    is redrawn in place. Elsewhere (a job's log) a line is written at each start, milestone and
-    end, one for each run that an earlier start has finished, and one on all runs at work where
-    there was none for ``QUIET_SECONDS``.
+    A terminal shows the table of ended runs, and below it a bar for each active run, redrawn in
+    place. A log gets a line for each start, milestone and end, for each run that an earlier start
+    has finished, and on all active runs if there was no line for ``QUIET_SECONDS``.
 
     Args:
         console: to print on.
         summary: of the study.
-        plan: what it will ask for.
-        take_snapshot: of the study.
+        plan: of the study, as ``Plan.to_dict`` returns it.
+        take_snapshot: returns a snapshot of the study.
         varied: names of the settings that are shown.
-        beats: gives the newest beat of each run at work, by name.
-        time_left: estimates the time left; None: it is not told.
-        now: seconds.
+        beats: returns run name -> newest beat of the active runs.
+        time_left: estimates the time left; None: it is not shown.
+        now: clock, in seconds.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class Display:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """While open, the study is redrawn on a terminal or in a notebook, looked at for a log."""
+        """Keep the display up to date while the context is open."""
         if isinstance(self.console, NotebookCell):
             with self.console.following(self.screen):
                 yield
@@ -102,7 +101,7 @@ class Display:
                 yield
 
     def look(self) -> None:
-        """Look at the beats; write a line into a log that had none for a while."""
+        """Update the estimate from the beats; write a log line after ``QUIET_SECONDS``."""
         with self._lock:
             self._estimate()
             running = self._running()
@@ -125,7 +124,11 @@ class Display:
             self.time_left.look(self._seen, self._beats())
 
     def _show(self, *, earlier: bool = False) -> None:
-        """Write the lines of all runs that have changed; ``earlier``: before this start."""
+        """Write the lines of all runs that have changed.
+
+        Args:
+            earlier: whether the runs ended before this start.
+        """
         for run in (*self._seen.runs, *self._seen.finals):
             known, source = self._shown.get((run.trial, run.seed)), run.record.source
             if known is run:
@@ -190,7 +193,7 @@ class Display:
         return f" ({'; '.join(parts)})"
 
     def screen(self) -> Group:
-        """Return the table of ended trials, that of the finals, the bars and the study's line."""
+        """Return the tables of ended trials and finals, the bars, and the line on the study."""
         with self._lock:
             self._estimate()
             return Group(*self._parts())

@@ -1,7 +1,7 @@
-"""A job from its options to its report, read top to bottom.
+"""Runs a job from its options to its report.
 
-What takes long to import (torch, Ray, Optuna) is imported where it is needed: ``--help`` and a
-wrong option do not wait for it.
+Slow imports (torch, Ray, Optuna) are made inside functions, so that ``--help`` and errors in
+options do not wait for them.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def run(
 
     Args:
         space: what is searched.
-        defaults: the options where the command line says nothing.
-        quick: options that ``--quick`` sets, for a first look within minutes; what is given beside
-            it holds. None: the job has no such flag.
+        defaults: values of the options that the command line does not give.
+        quick: options that ``--quick`` sets, for a study of a few minutes; options on the command
+            line take precedence. None: the job has no such flag.
 
-    Exit codes: 0 the study is complete, 1 it failed, 2 it was refused (a wrong value, an impossible
-    plan, a driver that is at work on it), 3 it was stopped before its finals (a budget, or
-    ``sentune study stop``) or another start has taken it over, 130 interrupted. After 1, 3 and 130
-    the same command goes on, with a larger limit where one is used up.
+    Exit codes: 0 the study is complete; 1 it failed; 2 it was refused (a wrong value, an impossible
+    plan, another driver of the study); 3 it was stopped before its finals (by a budget or
+    ``sentune study stop``) or taken over by another start; 130 it was interrupted. After 1, 3 and
+    130 the same command resumes the study; an exhausted budget must be raised.
     """
     collect_rarely()
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -57,11 +57,11 @@ def run(
 
 
 def tune(options: StudyOptions, space: SearchSpace) -> None:
-    """Search, train the best again from fresh seeds, test the winner, leave the product.
+    """Search, train the best trials again from fresh seeds, test the winner, export its model.
 
     Raises:
-        SentuneError: what cannot be done, raised before any training where that can be known.
-        Ended: the study did not come to its end.
+        SentuneError: the job cannot run; raised before any training if possible.
+        Ended: the study ended before it was complete.
     """
     console = output()
     old = options.study if options.fork else None
@@ -96,11 +96,14 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
 
 
 def check_early(job: JobFamily) -> tuple[Corpus, ...]:
-    """Check what needs neither a cluster nor prepared corpora; return the test corpora.
+    """Make the checks that need neither a cluster nor prepared corpora.
+
+    Returns:
+        The test corpora; empty if an earlier start of the study has been measured on them.
 
     Raises:
-        SentuneError: an option, a file, an encoder, an objective, a machine, a database or a
-            storage that will not do; names it and the fix.
+        SentuneError: an option, a file, an encoder, an objective, the machine, the database or the
+            storage cannot be used.
     """
     from sentune.job.corpora import check_measured, refuse_equal_corpora
     from sentune.job.product import check_test
@@ -118,23 +121,27 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
     job.check()
     check_measured(job.dev, job.config, job.space)
     test = check_test(job)
-    elsewhere = os.environ.get("RAY_ADDRESS")  # what that cluster holds is known once it is joined
+    elsewhere = os.environ.get("RAY_ADDRESS")  # its resources are known once it is joined
     plan = None if elsewhere else make_plan(job.config, job.space, available())
-    size = job.checkpoint_bytes()  # of the first model, which is built: its settings may not do
+    size = job.checkpoint_bytes()  # builds the first model, which may refuse its settings
     check_database(job.config.optuna_url)
     for name in job.config.warm_start:
         place_of_trials(job.config.storage, name, job.config.optuna_url)
     check_writable(job.config.storage)
     if plan is not None:
         check_disk(job.config, plan, size)
-    if job.options.tracking:  # whether it answers is for the plan to say
+    if job.options.tracking:  # ``checked_plan`` checks that it answers
         tracking_kind(job.options.tracking)
     return test
 
 
 def _tell_overlap(job: JobFamily, test: tuple[Corpus, ...], console: Console) -> bool:
-    """Warn of rows that corpora share before a cluster that is there is joined; return whether it
-    was possible: else they are counted once the corpora are prepared."""
+    """Warn of overlapping corpora before a running cluster is joined.
+
+    Returns:
+        False if there is no such cluster or the training corpora are large or remote; then the
+        overlap is counted after the corpora are prepared.
+    """
     from sentune.job.corpora import print_overlap, small_corpora
 
     joins = os.environ.get("RAY_ADDRESS")
@@ -158,9 +165,15 @@ def _study(
     """Run the study, from its corpora to its summary.
 
     Args:
-        test: its test corpora; empty where they have been read before.
-        lock: the driver lock of a study that was begun before. A new study is locked in ``held``
-            once its plan is checked: a job that is refused before leaves no file behind.
+        job: not prepared yet.
+        test: the test corpora; empty if an earlier start has been measured on them.
+        options, space: of the job, as given.
+        console: to print on.
+        lock: the driver lock of a study that exists already; None for a new one, which is locked
+            after its plan is checked, so that a refused job leaves no file behind.
+        held: releases the driver lock of a new study.
+        forked_from: the study that this one was forked from.
+        overlap_told: whether ``_tell_overlap`` has warned of overlap.
     """
     from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
     from sentune.job.corpora import prepared_corpora, print_corpora, print_overlap
@@ -175,7 +188,7 @@ def _study(
     from sentune.summary import write_summary
 
     with contextlib.ExitStack() as preparing:
-        if os.environ.get("RAY_ADDRESS"):  # a cluster that is there tokenises the corpora
+        if os.environ.get("RAY_ADDRESS"):  # a running cluster tokenises the corpora
             preparing.enter_context(connected())
         job.prepare(console)
         print_corpora(job.corpora(), console)
@@ -229,7 +242,7 @@ def _study(
         lock.check()
         refuse_late(config.folder, lock.generation)
         study.retention.apply(everything=True)
-        summary.spent = replace(summary.spent, hours=lock.hours)  # those of test and model, too
+        summary.spent = replace(summary.spent, hours=lock.hours)  # includes test and export
         write_summary(summary, config.folder)
         write_page(summary, config.storage)
         tracker.update(summary)
@@ -237,10 +250,10 @@ def _study(
 
 
 def _lock(config: StudyConfig, held: contextlib.ExitStack) -> DriverLock:
-    """Take the study's driver lock until ``held`` is closed.
+    """Acquire the study's driver lock; closing ``held`` releases it.
 
     Raises:
-        StudyConflict: another process drives the study; names it.
+        StudyConflict: another process drives the study; names that process.
     """
     from sentune.job.study_files import last_start
     from sentune.study.store.driver_lock import DriverLock
@@ -252,7 +265,7 @@ def _lock(config: StudyConfig, held: contextlib.ExitStack) -> DriverLock:
 
 @contextlib.contextmanager
 def _tracking(config: StudyConfig, options: StudyOptions, console: Console) -> Iterator[Tracker]:
-    """Yield MLflow's tracker; at the end wait until MLflow holds all of the study."""
+    """Yield MLflow's tracker; on exit wait until MLflow has the whole study."""
     from sentune.tracking import Tracker
     from sentune.tracking.machine import MachineMetrics
 
@@ -263,4 +276,4 @@ def _tracking(config: StudyConfig, options: StudyOptions, console: Console) -> I
         yield tracker
     finally:
         if not tracker.close():
-            console.print("MLflow has not got everything yet; resuming the study sends it")
+            console.print("MLflow has not received everything; resuming the study sends the rest")

@@ -1,4 +1,4 @@
-"""``study.json`` and the summary of a study, before its first trial and from its store."""
+"""Reads and writes ``study.json`` and ``summary.json``, the files in a study's folder."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ from sentune.tracking import lineage
 from sentune.training.model import MANIFEST
 
 MODEL = "model"
-"""A study's model, in its folder."""
+"""Name of the model's folder in a study's folder."""
 
 ENDED = ("complete", "failed")
 
 
 def origin(config: StudyConfig) -> str | None:
-    """Return the study that this one was forked from, by ``study.json``; by its summary where that
-    is damaged."""
+    """Return the study that this one was forked from, if any.
+
+    It is read from ``study.json``, or from ``summary.json`` if the former is damaged.
+    """
     try:
         known = read_json(f"{config.folder}/{DESCRIPTION}")
     except ValueError:
@@ -60,13 +62,18 @@ def describe(
 ) -> None:
     """Write ``study.json``, from which ``sentune study resume`` starts the study again.
 
-    The generation is that of the start, which its checkpoints have too, whatever becomes of the
-    record beside the driver's lock. The history is that of ``take_history``. Credentials are left
-    out: the environment of the next start has them.
+    Credentials are left out; the next start takes them from its environment.
+
+    Args:
+        config, options, space: of the study.
+        forked_from: the study that this one was forked from.
+        generation: number of this start, which its checkpoints have too. It is kept here in case
+            the file of the driver lock is lost.
+        history: as returned by ``take_history``.
     """
     content: dict[str, Any] = {
         "job": type(options).__name__,
-        # that a reading of the test corpora is forced holds for one start
+        # ``--force-test`` applies to one start only
         "options": without_credentials(options.model_dump(mode="json", exclude={"force_test"})),
         "space": space.to_dict(),
         "forked_from": forked_from,
@@ -80,10 +87,13 @@ def describe(
 
 
 def mend_summary(folder: str) -> str:
-    """Set a damaged ``summary.json`` aside; this start writes it again at its end.
+    """Rename a damaged ``summary.json``, which this start writes again at its end.
 
-    Readings of the test corpora that it alone recorded go to ``test_reads.json``. Returns a
-    sentence about it, empty where it is whole or there is none.
+    If only this file recorded the readings of the test corpora, they are written to
+    ``test_reads.json``.
+
+    Returns:
+        A warning; empty if the file is intact or missing.
     """
     try:
         read_summary(folder)
@@ -94,18 +104,18 @@ def mend_summary(folder: str) -> str:
         files, root = files_at(aside)
         text = bytes(files.cat_file(root)).decode(errors="replace")
         place = text.find('"test_reads":')
-        with contextlib.suppress(ValueError):  # the readings are what is damaged
+        with contextlib.suppress(ValueError):  # the damage is in the readings
             if place >= 0 and read_document(folder, TEST_READS) is None:
                 found, _ = json.JSONDecoder().raw_decode(text[place:].partition(":")[2].lstrip())
                 write_document(folder, TEST_READS, json.dumps(found, indent=1) + "\n")
-        return f"{error.path}: {error.why}; it stands in {aside}, and this start writes it again"
+        return f"{error.path}: {error.why}; it was moved to {aside}, and this start writes it again"
     return ""
 
 
 def start_summary(
     job: JobFamily, options: StudyOptions, forked_from: str | None = None
 ) -> StudySummary:
-    """Return what is known of the study before its first trial."""
+    """Return the summary of a prepared job before its first trial."""
     decoder = getattr(options, "decoder", "")
     return StudySummary(
         study=job.config.name,
@@ -128,7 +138,7 @@ def start_summary(
 
 
 def last_start(folder: str) -> int:
-    """Return the largest generation that a study's files tell; 0 where none does."""
+    """Return the largest generation recorded in a study's files; 0 if there is none."""
     found = 0
     for file in (DESCRIPTION, SUMMARY, f"{MODEL}/{MANIFEST}"):
         try:
@@ -140,7 +150,7 @@ def last_start(folder: str) -> int:
 
 
 def refuse_late(folder: str, generation: int) -> None:
-    """Refuse to write over what a later start of the study has left in its folder.
+    """Refuse to overwrite the files of a later start of the study.
 
     Args:
         folder: of the study, local or a URI.
@@ -151,16 +161,16 @@ def refuse_late(folder: str, generation: int) -> None:
     """
     if (newest := last_start(folder)) > generation:
         raise Overtaken(
-            f"{folder}: start {newest} of this study has written there, and this "
-            f"is start {generation}, which has lost the study and has stopped"
+            f"{folder}: start {newest} of this study has written there, so this start, number "
+            f"{generation}, has lost the study and stops"
         )
 
 
 def summary_of(study: StudySnapshot) -> dict[str, Any]:
-    """Return the study's last ``summary.json``, brought up to date from its store.
+    """Return the content of a study's ``summary.json``, updated from its store.
 
-    A study whose first start has not ended has no such file: then the store and ``study.json``
-    are all there is.
+    If the first start has not ended, there is no such file, and the content is made from the store
+    and ``study.json``.
     """
     options: dict[str, Any] = study.place.description.get("options", {})
     content = dict(study.written)
@@ -179,7 +189,7 @@ def summary_of(study: StudySnapshot) -> dict[str, Any]:
             "warm_start": list(options.get("warm_start") or ()),
             "plan": {name: options[name] for name in planned if options.get(name) is not None},
         }
-    if content.get("model") and study.place.folder:  # a storage that was moved has its own
+    if content.get("model") and study.place.folder:  # the storage may have been moved
         content["model"] = f"{study.place.folder}/{MODEL}"
     found = content.setdefault("lineage", {})
     found.setdefault("encoder", options.get("encoder") or options.get("vectors") or "")

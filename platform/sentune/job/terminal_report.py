@@ -1,4 +1,4 @@
-"""Text of a job's end: trials, cost, finalists, verdict, winner, test, and their places."""
+"""Prints the results of a job at its end: trials, cost, finalists, verdict, winner and test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sentune.terminal import plain_table, print_line
 
 
 def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) -> None:
-    """Prints the tables of a study that has ended, best trial first."""
+    """Print the tables of a study that has ended, best trial first."""
     console.print()
     seen = View(summary=summary)
     if (against := seen.against_rules) is not None:
@@ -39,7 +39,7 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
             print_line(console, f"trial {trial.id}: {without_credentials(said)}")
     console.print()
     console.print(f"spent: {cost(summary.spent)}", highlight=False)
-    if summary.reason:  # what to do about it is the job's last line
+    if summary.reason:  # the job's last line says how to continue
         print_line(console, f"the study is {summary.state}: {summary.reason}")
     if summary.model is None:
         return
@@ -56,7 +56,7 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
 
 
 def print_commands(console: Console, commands: Mapping[str, str]) -> None:
-    """Print the places of results and the next commands, unwrapped and uncoloured."""
+    """Print the paths of results and the next commands, without wrapping or colour."""
     console.print()
     width = max(len(name) for name in commands)
     for name, command in commands.items():
@@ -66,7 +66,7 @@ def print_commands(console: Console, commands: Mapping[str, str]) -> None:
 def next_commands(
     summary: StudySummary, config: StudyConfig, options: StudyOptions
 ) -> dict[str, str]:
-    """Return name -> place or command; paths below the working folder are relative."""
+    """Return name -> path or command; paths below the working folder are relative."""
     beside = Path(sys.executable).parent / "sentune"
     sentune = _from_here(str(beside)) if beside.exists() else "sentune"
     commands = {
@@ -82,7 +82,7 @@ def next_commands(
 
 
 def _from_here(path: str) -> str:
-    """Return a path relative to the working folder if it lies below; a URI without credentials."""
+    """Return a path, relative if it is in the working folder, or a URI without credentials."""
     here = Path.cwd()
     if Path(path).is_relative_to(here):
         return str(Path(path).relative_to(here))
@@ -91,7 +91,7 @@ def _from_here(path: str) -> str:
 
 def _configuration(seen: View) -> Table:
     winner = seen.winner or seen.best
-    assert winner is not None, "a model was shipped"
+    assert winner is not None, "a study with a model has a winner"
     table = plain_table("name", "value", title="Best configuration", header_style="dim")
     for name, value in sorted({**seen.summary.space["fixed"], **winner.settings}.items()):
         table.add_row(name, setting(value))
@@ -101,7 +101,7 @@ def _configuration(seen: View) -> Table:
 
 
 def _metrics(seen: View) -> Table:
-    """Return the winner on dev, the shipped model on test, and rules without a model."""
+    """Return a table of the winner on dev, the exported model on test, and the baselines."""
     columns = "metric", f"dev, {seen.error_kind}", f"test, {seen.test_kind}", "baseline"
     table = plain_table(*columns, title="Metrics", header_style="dim")
     for row in seen.metric_rows:

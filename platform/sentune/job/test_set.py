@@ -1,4 +1,4 @@
-"""The record of test-set readings: each is noted before it happens, a second one is refused."""
+"""Records each reading of the test corpora before it happens, and refuses a second one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from sentune.study.store.trial_codec import run_name
 
 @dataclass(frozen=True, kw_only=True)
 class Winner:
-    """The run whose model is shipped.
+    """The run whose model is exported.
 
     Attributes:
-        run: name of the run, by which two winners differ.
-        seeds: of the finals that it won; empty where there were none.
+        run: name of the run, which identifies the winner.
+        trial: number of its trial.
+        seeds: of the finals that it won; empty without finals.
     """
 
     run: str
@@ -32,15 +33,15 @@ class Winner:
 
     @classmethod
     def of(cls, summary: StudySummary, run: str) -> Winner:
-        """Return the winning finalist with its shipped run; without finals the best trial."""
+        """Return the winning finalist with its exported run; without finals the best trial."""
         best = best_run(summary)
-        if isinstance(best, TrialRecord):  # the run may be another, of the trial trained again
+        if isinstance(best, TrialRecord):  # ``run`` differs if the trial was trained again
             return cls(run=run_name(best.id), trial=best.id)
         return cls(run=run, trial=best.trial, seeds=list(best.seeds))
 
 
 def best_run(summary: StudySummary) -> FinalistRecord | TrialRecord:
-    """Return the winning finalist, or the best trial where no finals were asked for."""
+    """Return the winning finalist, or the best trial without finals."""
     if summary.winner is not None:
         return summary.finalists[summary.winner]
     several = [Objective(**objective) for objective in summary.objectives]
@@ -48,7 +49,11 @@ def best_run(summary: StudySummary) -> FinalistRecord | TrialRecord:
 
 
 class TestReads:
-    """The readings of a study's test corpora, kept in its folder or URI ``storage``."""
+    """The readings of a study's test corpora, recorded in its folder.
+
+    Args:
+        storage: the study's folder, a path or URI.
+    """
 
     __test__ = False  # the name looks like a test to pytest
 
@@ -58,16 +63,20 @@ class TestReads:
         self.known = StudyPlace(name="", folder=storage, url="").test_reads()
 
     def begin(self, winner: Winner, specs: Sequence[str], *, force: bool) -> None:
-        """Record that the corpora (``FORMAT:PATH`` each) are about to be read for a winner.
+        """Record that the test corpora are about to be read for a winner.
 
-        A reading that was killed may be done again, for the same winner on the same corpora.
-        ``force`` allows a second reading.
+        A reading that was killed may be repeated for the same winner and the same corpora.
+
+        Args:
+            winner: whose model is about to be measured.
+            specs: ``FORMAT:PATH`` of each corpus.
+            force: allow a second reading.
 
         Raises:
-            StudyConflict: they were read before for another winner, or others were read.
+            StudyConflict: corpora were read before for another winner, or other corpora were read.
         """
         self._force, now = force, ""
-        specs = without_credentials(list(specs))  # they are written down here
+        specs = without_credentials(list(specs))
         if counted := self._counted():
             if counted[0]["run"] != winner.run:
                 now = f"now {winner.run} has won"
@@ -84,7 +93,7 @@ class TestReads:
         """Record the corpora's fingerprints, in the order of ``begin``, before measuring.
 
         Raises:
-            StudyConflict: the same files held something else at the first reading.
+            StudyConflict: the content of the files has changed since the first reading.
         """
         entry = self.known.pop()
         test = [{**c, "fingerprint": f} for c, f in zip(entry["test"], fingerprints, strict=True)]
@@ -95,11 +104,11 @@ class TestReads:
             self.known.append({**entry, "test": test, "forced": entry["forced"] or changed})
         self._write()
         if changed and not self._force:
-            now = "now the files hold something else"
+            now = "the files have changed since"
             raise StudyConflict(_refusal(self._storage, known[0], now))
 
     def _counted(self) -> list[dict[str, Any]]:
-        """Return the readings since the last forced one, with which a further one must agree."""
+        """Return the last forced reading and those after it, with which a new one must agree."""
         forced = [place for place, entry in enumerate(self.known) if entry["forced"]]
         return self.known[forced[-1] if forced else 0 :]
 

@@ -1,4 +1,4 @@
-"""The time that a study and its runs still need: the work that is left, at measured costs."""
+"""Estimates the time left of a study and of its runs from the remaining work and measured costs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.store.study_view import StoredRun, StudySnapshot
 
 SLOWER, SLACK_SECONDS = 1.5, 5.0
-"""An estimate of more than so many times what is shown, and seconds above it, tells that work has
-become slower."""
+"""A new estimate above ``SLOWER`` times the shown one plus ``SLACK_SECONDS`` replaces it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Seconds of what runs do.
+    """Seconds that the parts of a run take.
 
     Attributes:
-        example: of training.
-        validation: one of them.
-        process: until a run in a new process trains.
-        start: likewise in the process of an earlier run.
+        example: training on one example.
+        validation: one validation.
+        process: start of a run in a new process, until it trains.
+        start: start of a run in the process of an earlier run, until it trains.
     """
 
     example: float
@@ -39,19 +38,19 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedWork:
-    """Runs that a study is going to start.
+    """The runs that a study plans.
 
     Attributes:
-        trials: of the search.
-        finals: runs of the finals.
-        concurrent: runs at a time.
+        trials: number of trials of the search.
+        finals: number of runs of the finals.
+        concurrent: number of runs at a time.
         milestones: examples after which a run validates; the last one is its budget.
-        rungs: those milestones at which trials are stopped.
-        share: one trial in so many goes on at a rung.
-        keep: trials that go on at least.
-        judged: rows of the development corpora. Until a validation is measured, a row is taken to
-            cost what an example of training does, which is rather too much.
-        reused: whether a run takes over the process of the one before, as the inline launcher does.
+        rungs: the milestones at which trials are stopped.
+        share: one in ``share`` trials continues at a rung.
+        keep: smallest number of trials that continue.
+        judged: rows of the development corpora. Until a validation is measured, a row is assumed to
+            cost as much as an example of training, which is rather too much.
+        reused: whether a run uses the process of an earlier run, as with the inline launcher.
     """
 
     trials: int
@@ -66,7 +65,7 @@ class PlannedWork:
 
     @cached_property
     def chances(self) -> dict[int, float]:
-        """Rung -> share of the trials which come there that goes on."""
+        """Rung -> share of the trials reaching it that continue."""
         come, found = float(max(1, self.trials)), {}
         for rung in self.rungs:
             found[rung] = min(1.0, max(self.keep, come / self.share) / come)
@@ -76,9 +75,11 @@ class PlannedWork:
     def seconds(
         self, costs: Costs, *, seen: int = 0, reported: int = 0, may_stop: bool = False
     ) -> float:
-        """Return the expected seconds of a run from so many examples on.
+        """Return the expected seconds that a run still needs.
 
         Args:
+            costs: of the run.
+            seen: examples that it has trained on.
             reported: the last milestone that it has validated at.
             may_stop: whether it may be stopped at a rung.
         """
@@ -94,10 +95,10 @@ class PlannedWork:
 
 
 def trained(run: StoredRun, beat: Beat | None) -> tuple[int, float, list[float]]:
-    """Return what a run has done, from its milestones and its newest beat.
+    """Return the measured work of a run, from its milestones and its newest beat.
 
     Returns:
-        Examples, the seconds of training on them, and the seconds of each validation.
+        Number of examples, seconds of training on them, and seconds of each validation.
     """
     examples, took, validations = 0, 0.0, list[float]()
     spent, before = 0.0, run.record.begun_at
@@ -124,15 +125,18 @@ def measured(
     *,
     since: int = 0,
 ) -> Costs | None:
-    """Return what runs have cost so far; None before a quarter of the first milestone is trained.
+    """Return the costs of the runs so far; None before a quarter of the first milestone is trained.
 
-    Training is the mean over all examples; of validations and starts, whose first ones take
-    longer, it is the median.
+    The cost of an example is the mean over all examples. Those of a validation and of a start are
+    medians, because the first ones take longer.
 
     Args:
-        starts: name of a run -> seconds until it trained, as far as they were seen.
-        since: UTC milliseconds at which this driver began. A run that began earlier may have waited
-            for it before its first milestone, so that tells no start.
+        search, finals: the runs.
+        beats: run name -> newest beat.
+        work: the planned runs.
+        starts: run name -> seconds until it trained, if observed.
+        since: UTC milliseconds at which this driver started. Runs that began earlier are left out
+            of the time of a start, because they may have waited for this driver.
     """
     examples, seconds, validations = 0, 0.0, list[float]()
     new, again = list[float](), list[float]()
@@ -157,12 +161,14 @@ def measured(
 
 
 def shown_left(before: float | None, left: float) -> float:
-    """Return the seconds left to show, which do not grow while work goes on as it did.
+    """Return the seconds left to show, which rarely increase.
+
+    A larger estimate replaces the shown one only if it exceeds ``SLOWER`` times that plus
+    ``SLACK_SECONDS``: then the machine has become slower, or there is more work.
 
     Args:
-        before: what is shown; None: nothing yet.
-        left: a new estimate. One above what is shown is waited for, until it is ``SLOWER`` times
-            as long: then the machine has become slower, or there is more to do.
+        before: seconds that are shown; None: nothing yet.
+        left: the new estimate.
     """
     if before is None or left > SLOWER * before + SLACK_SECONDS:
         return left
@@ -173,15 +179,15 @@ def shown_left(before: float | None, left: float) -> float:
 class TimeLeft:
     """Estimates the time left of a study and of its runs.
 
-    Training and validation count apart, as a run's share of both changes on its way. The trials
-    are laid out over the places, and the finals after them.
+    Training and validation have separate costs, because their shares of a run change over time.
+    Trials are scheduled over the concurrent slots, and the finals after them.
 
     Attributes:
-        work: what the study is going to run.
-        clock: seconds.
-        since: UTC milliseconds at which this driver began.
-        seconds: left of the study; None while they cannot be told.
-        of_run: name of a run at work -> seconds left if it goes to its end.
+        work: the planned runs.
+        clock: returns seconds.
+        since: UTC milliseconds at which this driver started.
+        seconds: left of the study; None before the first estimate.
+        of_run: name of an active run -> seconds left if it is not stopped at a rung.
     """
 
     work: PlannedWork
@@ -196,8 +202,15 @@ class TimeLeft:
     def of_plan(
         cls, config: StudyConfig, space: SearchSpace, plan: Mapping[str, Any], judged: int
     ) -> TimeLeft | None:
-        """Return the estimate of a planned study that is judged on so many rows; None for a
-        population, whose runs go on from each other's checkpoints."""
+        """Return the estimator of a planned study.
+
+        Args:
+            config, space, plan: of the study.
+            judged: rows of its development corpora.
+
+        Returns:
+            None for a population, whose runs continue from each other's checkpoints.
+        """
         if config.population:
             return None
         median_rule = plan["scheduler"] == "median"  # half of the trials end, at the first rung
@@ -215,7 +228,7 @@ class TimeLeft:
         return cls(work=work, since=round(1000 * time.time()))
 
     def look(self, study: StudySnapshot, beats: Mapping[str, Beat]) -> None:
-        """Estimate anew from a snapshot and the newest beats."""
+        """Update the estimates from a snapshot and the newest beats."""
         search = [run for run in study.runs if not run.record.source]
         for run in (*search, *study.finals):
             waited = self.clock() - self._first_seen.setdefault(run.name, self.clock())
@@ -227,12 +240,12 @@ class TimeLeft:
         if costs is None:
             return
         left, of_run = 0.0, dict[str, float]()
-        went_on = sum(run.record.parent is not None for run in search)  # beside those planned
+        went_on = sum(run.record.parent is not None for run in search)  # are not in the plan
         trials = len(search) if study.finals else work.trials + went_on
         for runs, planned in ((search, trials), (study.finals, work.finals)):
             at_work, waiting = list[float](), list[float]()
             for place in range(max(len(runs), planned)):
-                # search and finals have new processes each
+                # search and finals each start new processes
                 start = costs.process if place < work.concurrent else costs.start
                 if place >= len(runs):
                     waiting.append(start + work.seconds(costs, may_stop=runs is search))
@@ -248,23 +261,32 @@ class TimeLeft:
     def _standing(
         self, run: StoredRun, beat: Beat | None, costs: Costs, start: float
     ) -> tuple[Costs, int, float]:
-        """Return a run's own costs, the examples that it has seen, and the seconds beside what is
-        before these: of its start, or less those of a validation that is partly through."""
+        """Return the state of an active run: its costs, the examples seen, and extra seconds.
+
+        The extra seconds are what is left of its start, or minus the part of a validation that is
+        done.
+        """
         if beat is None or (beat.phase == "loading" and not beat.examples):
             waited = self.clock() - self._first_seen[run.name]
             return costs, run.record.examples, max(0.0, start - waited)
         examples, took, _ = trained(run, beat)
         usual = self.work.milestones[0]
-        # its own speed counts more with each example; the first steps tell little
+        # the run's own speed gets more weight with each example
         own = replace(costs, example=(usual * costs.example + took) / (usual + examples))
-        through = 1.0 if beat.phase == "saving" else 0.0  # what has been validated is saved next
+        through = 1.0 if beat.phase == "saving" else 0.0  # saving comes after the validation
         if beat.phase in ("validating", "decoding") and beat.total:
             through = beat.done / beat.total
         return own, max(run.record.examples, beat.examples), -through * costs.validation
 
 
 def _laid_out(running: Sequence[float], waiting: Sequence[float], places: int) -> float:
-    """Return the seconds until all runs are over, each waiting one taking the first free place."""
+    """Return the seconds until all runs end, if each waiting run takes the first free place.
+
+    Args:
+        running: seconds left of each active run.
+        waiting: seconds that each other run needs, in the order of their starts.
+        places: number of runs at a time.
+    """
     ends = [*running, *(0.0 for _ in range(places - len(running)))]
     heapq.heapify(ends)
     for seconds in waiting:

@@ -1,4 +1,4 @@
-"""Trials, finalists and the runs at work on a terminal: tables, bars, and words in a log."""
+"""Tables of trials and finalists, and progress bars and log lines of active runs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sentune.study.store.study_view import StoredRun
 from sentune.terminal import number_column, plain_table
 
 WIDE = 110
-"""Columns from which a trial's reason stands beside its settings."""
+"""Terminal width from which the reason of a trial's end is shown beside its settings."""
 
 WIDE_BARS = 100
-"""Columns of a terminal from which numbers of examples are written out, and losses shown."""
+"""Terminal width from which bars show full numbers of examples, and losses."""
 
 NAMED = 8
-"""Runs that a line of a log names at most."""
+"""Largest number of runs named in a log line."""
 
 
 def trials_table(
@@ -38,13 +38,17 @@ def trials_table(
     best: int | None = None,
     **style: Any,
 ) -> Table:
-    """Return a line for each trial: state, metrics, cost, settings, and, if wide, reason.
+    """Return a table with one row per trial: state, metrics, cost, settings, and maybe the reason.
 
     Args:
+        trials: in the order of the rows.
+        metrics: names of the metrics that are shown.
         varied: names of the settings that are shown.
-        width: columns of the terminal, to which settings are cut; None: they are shown whole.
-        alive: whether a driver works at those that run.
+        width: width of the terminal, to which settings are cut; None: they are shown in full. From
+            ``WIDE`` on, the reason of a trial's end is shown.
+        alive: whether a driver is running, so that trials can be in progress.
         best: number of the trial that is highlighted.
+        style: of the table.
     """
     gpus = any(trial.gpu_seconds for trial in trials)
     wide = (width or 0) >= WIDE and any(trial.reason or trial.source for trial in trials)
@@ -78,7 +82,14 @@ def trials_table(
 def finalists_table(
     finalists: Sequence[FinalistRecord], metric: str, winner: int | None = None, **style: Any
 ) -> Table:
-    """Return a line for each finalist: mean and every seed; the winner is marked by its place."""
+    """Return a table with one row per finalist: mean, and the value of each seed.
+
+    Args:
+        finalists: in the order of the rows.
+        metric: that is shown.
+        winner: index of the finalist that is marked as the winner.
+        style: of the table.
+    """
     table = plain_table("finalist", metric, "seeds", Column("values", overflow="fold"), **style)
     for place, finalist in enumerate(finalists):
         name = Text(f"trial {finalist.trial}")
@@ -93,18 +104,18 @@ def finalists_table(
 
 
 def marked(state: TrialState, *, alive: bool) -> tuple[str, str]:
-    """Return word and colour of a state; the next start goes on with what no driver works at."""
+    """Return the word and colour of a state; without a driver, running trials are unfinished."""
     left = state is TrialState.RUNNING and not alive
     return ("unfinished", "yellow") if left else MARKS[state]
 
 
 def called(run: StoredRun) -> str:
-    """Return the name of a run for people."""
+    """Return the displayed name of a run."""
     return f"trial {run.trial}" if run.seed is None else f"trial {run.trial}, seed {run.seed}"
 
 
 def in_words(run: StoredRun, beat: Beat | None, budget: int) -> str:
-    """Return what a run does: phase, examples of its budget, loss and speed."""
+    """Return the progress of a run in words: phase, examples of its budget, loss and speed."""
     if beat is None:
         return f"{called(run)} starting"
     if beat.waits:
@@ -121,7 +132,7 @@ def in_words(run: StoredRun, beat: Beat | None, budget: int) -> str:
 
 
 def line_of(runs: Sequence[StoredRun], beats: Mapping[str, Beat], budget: int) -> str:
-    """Return a line of a log on all runs at work."""
+    """Return a log line on all active runs."""
     words = [in_words(run, beats.get(run.name), budget) for run in runs[:NAMED]]
     if len(runs) > NAMED:
         words.append(f"{len(runs) - NAMED} more at work")
@@ -129,12 +140,12 @@ def line_of(runs: Sequence[StoredRun], beats: Mapping[str, Beat], budget: int) -
 
 
 class RungBar:
-    """A bar as wide as there is room, with a mark at each rung.
+    """A progress bar with a mark at each rung, as wide as its column.
 
     Args:
-        share: of the budget that is used up, 0 to 1.
-        rungs: shares at which trials are compared, below 1.
-        style: of what is done.
+        share: of the budget that is used, 0 to 1.
+        rungs: shares of the budget at which trials are compared, below 1.
+        style: of the used part.
     """
 
     def __init__(self, share: float, rungs: Sequence[float], style: str) -> None:
@@ -161,16 +172,16 @@ def bars_table(
     best: int | None,
     width: int,
 ) -> Table:
-    """Return a bar for each run at work: phase, examples, loss, speed and time left.
+    """Return a table with one bar per active run: phase, examples, loss, speed and time left.
 
     Args:
-        runs: at work.
-        beats: name of a run -> its newest.
-        left: name of a run -> seconds that it still needs, where they are known.
+        runs: the active runs.
+        beats: run name -> newest beat.
+        left: run name -> estimated seconds left; runs without an estimate are missing.
         budget: examples of a run.
         rungs: examples at which trials are compared.
-        best: the trial that is highlighted.
-        width: columns of the terminal.
+        best: number of the trial that is highlighted.
+        width: width of the terminal.
     """
     wide = width >= WIDE_BARS
     texts = [Column(no_wrap=True) for _ in range(2)]
@@ -197,7 +208,7 @@ def _seen(run: StoredRun, beat: Beat | None, budget: int) -> int:
 
 
 def _phase(beat: Beat | None) -> str:
-    """Return what a run does, with its position where that is no training."""
+    """Return the phase of a run, with its progress unless it is training."""
     if beat is None:
         return "starting"
     if beat.waits:
@@ -208,7 +219,7 @@ def _phase(beat: Beat | None) -> str:
 
 
 def _number(value: int, *, wide: bool) -> str:
-    """Return 1234567 as ``1,234,567``, and where there is little room as ``1.23M``."""
+    """Return 1234567 as ``1,234,567``, or as ``1.23M`` on a narrow terminal."""
     if wide or value < 10_000:
         return f"{value:,}"
     scaled, unit = (value / 1e6, "M") if value >= 999_500 else (value / 1e3, "k")

@@ -1,8 +1,8 @@
-"""Checks of a study's inputs and its model, from bytes alone.
+"""Verifies a study's inputs and its model by recomputing checksums.
 
-Every link of the chain is a checksum that stands in the next one: the corpora's fingerprints, the
-manifests of the folders of tokens, and the ``progress.json`` of a checkpoint in the manifest of the
-model; the manifest's own in ``summary.json``, whose figures are those of the study's store.
+The model's manifest records the fingerprints of the corpora and the checksums of token manifests
+and of the checkpoint's ``progress.json``. ``summary.json`` records the manifest's own checksum, and
+its metrics are compared to the study's store.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from sentune.training.model import MANIFEST
 from sentune.training.trial import LIVE, SETTINGS
 
 DAMAGE = (SentuneError, OSError, ValueError, LookupError, TypeError)
-"""What reading a damaged file may raise."""
+"""Exceptions that reading a damaged file may raise."""
 
 
 class Outcome(StrEnum):
-    """Result of a check; what is not here is gone, or lies on another machine."""
+    """Result of a check; ``ABSENT``: the file was deleted, or is on another machine."""
 
     HOLDS = "holds"
     BROKEN = "broken"
@@ -56,8 +56,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One link of the chain, recomputed: ``part`` is what it is, such as tokens; ``found`` what was
-    compared, of a broken link the file and both values."""
+    """The result of one check.
+
+    Attributes:
+        part: kind of data, such as ``tokens``.
+        place: path or specification of the data.
+        outcome: the result.
+        found: what was compared; if it is broken, the file and both values.
+    """
 
     part: str
     place: str
@@ -66,7 +72,7 @@ class Check:
 
 
 def verify_study(place: StudyPlace) -> Iterator[Check]:
-    """Yield the checks of a study, from its corpora to its summary; nothing is written."""
+    """Yield the checks of a study, from its corpora to its summary, without writing anything."""
     folder = place.folder
     if place.trouble:
         yield _check("study", DESCRIPTION, place.trouble)
@@ -101,11 +107,11 @@ def verify_study(place: StudyPlace) -> Iterator[Check]:
 
 
 def verify_model(folder: str, *, whole: bool = True) -> Iterator[Check]:
-    """Yield the checks of a model's folder, local or a URI, and of what lies beside it.
+    """Yield the checks of a model, of its checkpoint, and of the tokens it was trained on.
 
     Args:
-        folder: of the model.
-        whole: whether the tokens of its corpora are checked too.
+        folder: of the model, a path or URI.
+        whole: whether the tokens are checked.
     """
     try:
         manifest = _manifest(folder, MANIFEST)
@@ -113,7 +119,7 @@ def verify_model(folder: str, *, whole: bool = True) -> Iterator[Check]:
         yield _check("model", folder, first_line(error))
         return
     if not manifest:
-        why = f"{MANIFEST} is missing, as in models of version 0.2.0; fork its study for one"
+        why = f"{MANIFEST} is missing, as in models of version 0.2.0; fork the study to get one"
         yield _check("model", folder, why)
         return
     above, chain = folder.rpartition("/")[0], manifest.get("chain", {})
@@ -126,7 +132,7 @@ def verify_model(folder: str, *, whole: bool = True) -> Iterator[Check]:
 
 
 def _corpora(corpora: Mapping[str, Any], description: Mapping[str, Any]) -> Iterator[Check]:
-    """Read each corpus again; relative paths count from where the study was started."""
+    """Read each corpus again; relative paths are relative to where the study was started."""
     start, limit = description.get("folder", ""), description.get("options", {}).get("limit")
     there = bool(start) and Path(start).is_dir()
     with contextlib.chdir(start) if there else contextlib.nullcontext():
@@ -144,7 +150,7 @@ def _corpus(role: str, corpus: Mapping[str, Any], limit: int | None) -> Check:
         if source.format != "builtin" and not asked(source.path, lambda: files.exists(root)):
             return _absent(role, spec)
         state = Fingerprint(kind)
-        # rows that were put aside have no part in the fingerprint
+        # bad rows are not part of the fingerprint
         for batch in open_rows(plain, kind, limit=limit, bad_rows="100%").batches:
             state.update(batch)
     except DAMAGE as error:
@@ -154,7 +160,7 @@ def _corpus(role: str, corpus: Mapping[str, Any], limit: int | None) -> Check:
 
 
 def _derived(derived: Mapping[str, str], storage: str) -> Iterator[Check]:
-    """Check folders of the cache; relative ones count from the storage."""
+    """Check folders of the cache; relative paths are relative to the storage."""
     for named, recorded in derived.items():
         folder = named if named.startswith("/") or "://" in named else f"{storage}/{named}"
         part, file = ("tokens", META) if "/tokens/" in named else ("prepared", PREPARED)
@@ -170,7 +176,7 @@ def _derived(derived: Mapping[str, str], storage: str) -> Iterator[Check]:
 
 
 def _checkpoints(folder: str, study: StudySnapshot) -> Iterator[Check]:
-    """Check all checkpoints that are kept, and that each is of the run in whose folder it lies."""
+    """Check all stored checkpoints, and that each belongs to the run of its folder."""
     settings = {run.name: run.record.settings for run in (*study.runs, *study.finals)}
     files, root = files_at(folder)
     for run in sorted(names_in(files, f"{root}/trials")):
@@ -188,7 +194,10 @@ def _checkpoints(folder: str, study: StudySnapshot) -> Iterator[Check]:
 def _other_run(
     identity: Mapping[str, Any], settings: Mapping[str, Any], fingerprint: Mapping[str, Any]
 ) -> str:
-    """Return in what a checkpoint's identity differs from the store; earlier ones have none."""
+    """Return how a checkpoint's identity differs from the store; empty if it does not.
+
+    Checkpoints of earlier versions have no identity.
+    """
     parts = [part for part in ("corpora", "encoder", "words", "code") if part in identity]
     was = {**{part: document_checksum(fingerprint.get(part)) for part in parts}, SETTINGS: settings}
     told = {**identity.get(SETTINGS, {}), **identity.get(LIVE, {})}
@@ -215,22 +224,25 @@ def _against_store(known: Mapping[str, Any], study: StudySnapshot) -> str:
     corpora = study.fingerprint.get("corpora", {})
     read = {role: identity_of(known["corpora"].get(role, {})) for role in corpora}
     if found := next(differences(corpora, read, "corpora"), ""):
-        return f"it is not as it is stored: {found}"
+        return f"it differs from the store: {found}"
     stored = {trial.id: json.loads(json.dumps(as_written(asdict(trial)))) for trial in study.trials}
     for trial in known["trials"]:
         was = stored.get(trial["id"], {})
         differing = differences({name: was.get(name) for name in trial}, trial)
-        # one that was running may have gone on since
+        # a running trial may have continued since
         if trial["state"] != TrialState.RUNNING and (found := next(differing, "")):
-            return f"trial {trial['id']} is not as it is stored: {found}"
+            return f"trial {trial['id']} differs from the store: {found}"
     for finalist in known["finalists"]:
         if found := _finalist(finalist, study):
-            return f"finalist {finalist['trial']} is not as it is stored: {found}"
+            return f"finalist {finalist['trial']} differs from the store: {found}"
     return _winner(known, study)
 
 
 def _finalist(finalist: Mapping[str, Any], study: StudySnapshot) -> str:
-    """Return the metric whose values, mean or deviation are not those of the stored runs."""
+    """Return the first metric whose values, mean or deviation differ from the stored runs.
+
+    Empty if there is none.
+    """
     runs = {
         run.seed: run.record.metrics
         for run in study.finals
@@ -250,7 +262,7 @@ def _finalist(finalist: Mapping[str, Any], study: StudySnapshot) -> str:
 
 
 def _winner(known: Mapping[str, Any], study: StudySnapshot) -> str:
-    """Return why a summary's winner is not the one by its finalists, or by the store's trials."""
+    """Return why a summary's winner or best trial is wrong by the store; empty if it is not."""
     finalists = [
         FinalistRecord(**{**one, "metrics": {n: Spread(**s) for n, s in one["metrics"].items()}})
         for one in known["finalists"]
@@ -258,21 +270,21 @@ def _winner(known: Mapping[str, Any], study: StudySnapshot) -> str:
     order = ranked_finalists(finalists, study.objective, study.constraints)
     metric = study.objective.metric
     if order and order[0] is not finalists[known["winner"]]:
-        return f"winner: {known['winner']} is not the finalist with the best {metric}"
+        return f"winner: finalist {known['winner']} does not have the best {metric}"
     told = {trial["id"] for trial in known["trials"]}
     trials = [trial for trial in study.trials if trial.id in told]
     right = next((trial.id for trial in ranked(trials, study.objectives)), None)
     right = order[0].trial if order else right
     if known.get("best") in (None, right):
         return ""
-    return f"best: trial {known['best']}; by the store {right}"
+    return f"best: trial {known['best']} in the summary, trial {right} by the store"
 
 
 def _against_model(known: Mapping[str, Any], folder: str) -> str:
     """Return how a summary differs from the manifest of its model; empty if it does not."""
     try:
         manifest = _manifest(f"{folder}/{MODEL}", MANIFEST) if known["model"] is not None else {}
-    except DAMAGE:  # which has a check of its own
+    except DAMAGE:  # ``verify_model`` reports it
         return ""
     if not manifest:
         return ""
@@ -285,7 +297,7 @@ def _against_model(known: Mapping[str, Any], folder: str) -> str:
 
 
 def _manifest(folder: str, name: str) -> dict[str, Any]:
-    """Return a manifest of a folder or URI, empty where there is none.
+    """Return a manifest of a folder or URI; empty if there is none.
 
     Raises:
         ValueError: it is damaged.
@@ -298,7 +310,7 @@ def _manifest(folder: str, name: str) -> dict[str, Any]:
 
 
 def _check(part: str, place: str, fault: str, found: str = "") -> Check:
-    """Return a check that holds unless there is a fault."""
+    """Return a check that is broken if there is a fault."""
     outcome = Outcome.BROKEN if fault else Outcome.HOLDS
     return Check(part=part, place=place, outcome=outcome, found=fault or found)
 

@@ -1,4 +1,4 @@
-"""MLflow as a view of studies; it imports neither mlflow nor matplotlib until they are used."""
+"""MLflow as a view of studies; mlflow and matplotlib are imported only when they are used."""
 
 from sentune.tracking.lineage import lineage
 from sentune.tracking.registry import resolve_model

@@ -1,4 +1,4 @@
-"""MLflow's client, names and texts that it accepts, and the contents that a server has refused."""
+"""MLflow's client, its limits on names and texts, and the content that a server has refused."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from sentune.tracking.environment import quieten_mlflow
 log = logging.getLogger(__name__)
 
 MOST_NAME, MOST_PARAM, MOST_TAG = 250, 6000, 8000
-"""Characters that MLflow takes in a name, a param and a tag."""
+"""Largest number of characters of a name, a param and a tag in MLflow."""
 NEVER = {"INVALID_PARAMETER_VALUE"}
-"""MLflow's error codes for what will be no better next time."""
+"""MLflow's error codes for content that it will never accept."""
 DOUBTFUL, TRIES = {"BAD_REQUEST"}, 5
-"""MLflow gives this code to every error of its database but a lock, so also to what two writers
-that met left behind; what gets it alone, five times, will never be accepted."""
+"""MLflow gives this code to every error of its database except a lock, including conflicts between
+two writers. Content that gets it ``TRIES`` times when sent alone is never accepted."""
 
 
 class Point(NamedTuple):
-    """One value of a metric; ``time`` in UTC milliseconds, 0: when it is sent."""
+    """One value of a metric; ``time`` is in UTC milliseconds, 0 for the time of sending."""
 
     name: str
     step: int
@@ -44,30 +44,34 @@ class RunKey(NamedTuple):
 
     @property
     def parent(self) -> RunKey | None:
-        """Return the run under which this one is nested."""
+        """The key of the run under which this one is nested; None for the study."""
         if self.trial is None:
             return None
         return RunKey() if self.seed is None else RunKey(self.trial)
 
     def name(self, study: str) -> str:
-        """The run's name on the screen."""
+        """Return the run's displayed name."""
         if self.trial is None:
             return study
         trial = f"trial-{self.trial:04d}"
         return trial if self.seed is None else f"{trial}-seed-{self.seed}"
 
     def tags(self) -> dict[str, str]:
-        """The tags by which the run is found again."""
+        """Return the tags by which the run is found again."""
         known = {name: str(value) for name, value in self._asdict().items() if value is not None}
         return {"sentune.run": self.name("study"), **{f"sentune.{n}": v for n, v in known.items()}}
 
 
 class Refused(SentuneError):
-    """Raised for what MLflow can never be sent, however often it is tried."""
+    """Raised for content that can never be sent to MLflow."""
 
 
 class Refusals:
-    """Hashes of what a server, named by its URI, refuses for good: logged once, not tried again."""
+    """Content that a server will never accept: logged once and not sent again.
+
+    Args:
+        server: its URI, for the log.
+    """
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -78,15 +82,15 @@ class Refusals:
         return bool(self._hashes) and digest_of(content) in self._hashes
 
     def add(self, content: Any, error: Exception) -> None:
-        """Remember a refused content, and log it."""
+        """Record refused content, and log it."""
         self._hashes.add(digest_of(content))
         where, why, what = without_credentials([self._server, str(error), str(content)])
         log.warning(
-            "%s refuses part of the study, which is left out: %s (%s)", where, why, what[:200]
+            "%s refuses part of the study, which is not sent again: %s (%s)", where, why, what[:200]
         )
 
     def is_final(self, content: Any, error: Exception) -> bool:
-        """Return whether an error will be the same next time."""
+        """Return whether sending the content again cannot succeed."""
         code = getattr(error, "error_code", "")
         if code in DOUBTFUL:
             self._doubts[digest_of(content)] += 1
@@ -94,7 +98,7 @@ class Refusals:
         return isinstance(error, Refused) or code in NEVER
 
     def guard(self, content: Any, action: Callable[[], object]) -> None:
-        """Run an action unless its content was refused before; record a refusal of it."""
+        """Run an action unless its content was refused before; record a new refusal."""
         if content in self:
             return
         try:
@@ -106,7 +110,7 @@ class Refusals:
 
 
 def load_mlflow() -> Any:
-    """Import MLflow, which takes seconds; it prints nothing from then on."""
+    """Import MLflow, which takes seconds, and silence its output."""
     quieten_mlflow()
     import mlflow
 
@@ -119,15 +123,15 @@ def mlflow_client(tracking_uri: str) -> Any:
 
 
 def digest_of(content: Any) -> str:
-    """Hash of a value of JSON types."""
+    """Return a hash of a value of JSON types."""
     return hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:32]
 
 
 def texts(values: Mapping[str, Any], most: int, prefix: str = "") -> dict[str, str]:
-    """Return values as MLflow takes them: flat, without credentials, legal names, limited length.
+    """Return values as MLflow accepts them: flat, as text, with legal names, without credentials.
 
-    ``{"a": {"b": 1}}`` becomes ``{"a.b": "1"}``. A text cut to ``most`` characters ends with the
-    length that it had.
+    ``{"a": {"b": 1}}`` becomes ``{"a.b": "1"}``. A text longer than ``most`` characters is cut and
+    ends with its original length.
     """
     found: dict[str, str] = {}
     for name, value in values.items():
@@ -144,7 +148,7 @@ def texts(values: Mapping[str, Any], most: int, prefix: str = "") -> dict[str, s
 
 @lru_cache(4096)
 def legal(name: str) -> str:
-    """Return a name that MLflow takes: letters, digits and ``_-. :/``, a normal path, not long."""
+    """Return a name that MLflow accepts: letters, digits and ``_-. :/``, a normalised path."""
     clean = re.sub(r"[^\w\-. :/]", "_", without_credentials(str(name)), flags=re.ASCII)
     clean = posixpath.normpath(clean).lstrip("/.")[:MOST_NAME]
     return clean or "_"

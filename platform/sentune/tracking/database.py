@@ -1,4 +1,4 @@
-"""An MLflow database in a file or on a PostgreSQL server, made whole or not at all."""
+"""Creates MLflow's database, in a file or on a PostgreSQL server, atomically."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ log = logging.getLogger(__name__)
 
 
 def ensure_database(tracking_uri: str) -> None:
-    """Make the tables of a database that has none yet, and follow a storage that was moved.
+    """Create the tables of an empty database, and update its paths if the storage was moved.
 
-    A server's address is left alone. MLflow makes its tables in dozens of steps, seconds in all: a
-    process killed among them, or two that start together, leave a database that no MLflow opens
-    again (eight studies in a fresh folder: none got through). So one process at a time makes them
-    in a draft, which is renamed.
+    Nothing is done for the address of an MLflow server. MLflow creates its tables in dozens of
+    steps, which take seconds. A process killed in between, or two that start together, leave a
+    database that MLflow cannot open (of eight studies started in a new folder, all failed).
+    Therefore one process at a time creates a temporary file, which is then renamed.
 
     Raises:
-        DamagedFile: the database is an SQLite file, and damaged.
+        DamagedFile: the database is a damaged SQLite file.
     """
     check_tracking_file(tracking_uri)
     with alone_in(tracking_uri) as connection:
         if connection is not None:
             from sqlalchemy import inspect
 
-            # it notes the version of its tables at the end
+            # MLflow writes this table last
             if not inspect(connection).has_table("alembic_version"):
                 _make_tables(tracking_uri)
     path = sqlite_path(tracking_uri)
@@ -55,10 +55,10 @@ def ensure_database(tracking_uri: str) -> None:
 
 
 def follow_move(tracking_uri: str) -> None:
-    """Rewrite the places of artifacts in the database of a storage folder that was moved or copied.
+    """Update the paths of artifacts in the database of a storage that was moved or copied.
 
-    MLflow notes absolute places. A database ``DIR/mlflow.db`` beside a folder ``DIR/mlartifacts``
-    has its artifacts there.
+    MLflow stores absolute paths. If ``DIR/mlflow.db`` is beside a folder ``DIR/mlartifacts``, they
+    are changed to this folder.
     """
     path = sqlite_path(tracking_uri)
     if path is None or path.name != DATABASE or not _filled(path):
@@ -69,30 +69,30 @@ def follow_move(tracking_uri: str) -> None:
     from sentune.tracking.mlflow_internals import move_artifacts
 
     for old in move_artifacts(tracking_uri, EXPERIMENTS, root.as_uri()):
-        log.warning("%s named artifacts at %s; they lie at %s now", path, old, root.as_uri())
+        log.warning("%s: path of artifacts changed from %s to %s", path, old, root.as_uri())
 
 
 def check_tracking_file(tracking_uri: str) -> None:
-    """Refuse an SQLite file of MLflow that is damaged.
+    """Check that MLflow's SQLite file is not damaged.
 
     Raises:
-        DamagedFile: with the way to have its runs written again.
+        DamagedFile: it is; says how to have the runs written again.
     """
     file = sqlite_path(tracking_uri)
-    fix = f"move it away (mv {file} {file}.damaged): each study writes its runs when it starts next"
+    fix = f"move it away (mv {file} {file}.damaged): each study writes its runs at its next start"
     check_whole(tracking_uri, fix)
 
 
 def _filled(path: Path) -> bool:
-    """SQLite makes an empty file when it is first asked for one."""
+    """Return whether a database has content; SQLite first creates an empty file."""
     return path.is_file() and path.stat().st_size > 0
 
 
 def _make_tables(tracking_uri: str) -> None:
-    # The whole package first: Ray Tune imports it on the main thread at this moment, and a thread
-    # that imports a part of it first holds what the other one needs (_DeadlockError, Python 3.11).
+    # Import the whole package first: Ray Tune imports it on the main thread at the same time, and
+    # importing a part of it here would deadlock (_DeadlockError, Python 3.11).
     import_module("mlflow")
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     store = SqlAlchemyStore(tracking_uri, "./mlruns")  # MLflow's own default for artifacts
-    store.engine.dispose()  # no connection may know a file by its draft's name
+    store.engine.dispose()  # close all connections before the file is renamed

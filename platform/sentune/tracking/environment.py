@@ -1,4 +1,4 @@
-"""Default places of tracking, and MLflow's environment variables in this process."""
+"""Default locations of MLflow's data, and MLflow's environment variables in this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sentune.errors import InvalidValue
 from sentune.io.object_store import absolute
 
 STORAGE = "studies"
-"""The storage of studies where none is named."""
+"""The default storage of studies."""
 
 DATABASE, ARTIFACTS = "mlflow.db", "mlartifacts"
 """Names of MLflow's database and of its artifacts in a storage folder."""
@@ -26,44 +26,45 @@ _QUIET = {
     "GIT_PYTHON_REFRESH": "quiet",
 }
 _TIMEOUTS = {
-    # MLflow's own patience (7 retries of 120 s) would hold the one thread that sends.
-    # 30 s: what a slow server answers later is given up and asked again, for ever if it is slower.
+    # MLflow's defaults (7 retries of 120 s) would block the only thread that sends. After 30 s a
+    # request is abandoned and repeated, without end if the server is always slower.
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
 
 
 def quieten_mlflow() -> None:
-    """Make MLflow print no addresses, bars and hints in this process and send no telemetry.
+    """Turn off MLflow's telemetry, and its output of addresses, progress bars and hints.
 
-    What the user has set stays. Call it before mlflow is first imported: part of it is read then.
+    Variables set by the user are kept. Call this before mlflow is imported, which reads some of
+    them only once.
     """
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    # it writes a traceback whenever another process holds the database; the next pass tries again
+    # it logs a traceback whenever another process locks the database; the next pass tries again
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 
 def shorten_timeouts() -> None:
-    """Make MLflow's client give up after seconds instead of minutes: the next pass tries again.
+    """Make MLflow's client time out after seconds instead of minutes; the next pass tries again.
 
-    It stays set: changing the environment while other threads read it can crash a process.
+    The variables stay set, because changing them while other threads read them can crash a process.
     """
     for name, value in _TIMEOUTS.items():
         os.environ.setdefault(name, value)
 
 
 def tracking_uri_in(storage: str) -> str:
-    """Return the tracking database that studies of a local storage folder share.
+    """Return the URI of the tracking database that the studies of a local storage share.
 
     Raises:
-        InvalidValue: the storage is no local folder, where SQLite cannot live.
+        InvalidValue: the storage is a URI, where SQLite cannot be used.
     """
     return f"sqlite:///{_local(storage) / DATABASE}"
 
 
 def artifact_root_in(storage: str) -> str:
-    """Return where studies of a storage keep artifacts if no server does."""
+    """Return the URI of the artifacts of a storage's studies, unless a server stores them."""
     if _is_remote(storage):
         return f"{storage.rstrip('/')}/{ARTIFACTS}"
     return (_local(storage) / ARTIFACTS).as_uri()
@@ -74,9 +75,9 @@ def _is_remote(storage: str) -> bool:
 
 
 def local_folder(storage: str, study: str) -> Path:
-    """Return the study's folder on this machine, with what its job leaves for readers.
+    """Return the study's folder on this machine, for its report and artifacts.
 
-    For a remote storage it lies in the home folder, one for each name and storage.
+    For a remote storage it is in the home folder, one for each study and storage.
     """
     if not _is_remote(storage):
         return _local(storage) / study
@@ -89,13 +90,13 @@ def default_tracking_uri() -> str:
     """Return ``MLFLOW_TRACKING_URI``, or the database in ``studies`` of the working directory.
 
     Raises:
-        InvalidValue: neither is there.
+        InvalidValue: there is neither.
     """
     named = os.environ.get("MLFLOW_TRACKING_URI")
     if named:
         return named
     if not (Path(STORAGE) / DATABASE).exists():
-        fix = f"set MLFLOW_TRACKING_URI, or work where {STORAGE}/ lies"
+        fix = f"set MLFLOW_TRACKING_URI, or change to the folder that has {STORAGE}/"
         raise InvalidValue("tracking_uri", None, fix)
     return tracking_uri_in(STORAGE)
 
@@ -103,6 +104,6 @@ def default_tracking_uri() -> str:
 def _local(storage: str) -> Path:
     if _is_remote(storage):
         scheme, server = storage.split("://", 1)[0], "--tracking http://127.0.0.1:5000"
-        fix = f"with the storage {scheme}://... name an MLflow server, as in {server}"
+        fix = f"the storage {scheme}://... needs an MLflow server, as in {server}"
         raise InvalidValue("--tracking", None, fix)
     return Path(absolute(storage))

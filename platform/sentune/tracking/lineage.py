@@ -1,4 +1,4 @@
-"""Lineage of a result: code, packages, platform and command."""
+"""The lineage of a result: code, packages, platform and command."""
 
 from __future__ import annotations
 
@@ -28,16 +28,19 @@ PACKAGES = (
     "scikit-learn",
     "scipy",
 )
-"""Packages whose versions can move a figure."""
+"""Packages whose versions can change a metric."""
 
 
 def lineage(command: list[str] | None = None) -> dict[str, Any]:
-    """Return git commit, package versions, Python, platform and command line, no credentials.
+    """Return git commit, package versions, Python, platform and command line, without credentials.
 
-    They are ``{"git": {"commit", "branch", "dirty"}, "packages": {name: version}, "python",
-    "platform", "command"}``. ``git`` is absent where the code is no git checkout, and so is a
-    package that is not installed. ``command``: the words of the command line, this process's
-    where it is None.
+    Args:
+        command: the words of the command line; None: those of this process.
+
+    Returns:
+        ``{"git": {"commit", "branch", "dirty"}, "packages": {name: version}, "python",
+        "platform", "command"}``, without ``git`` if the code is not in a git checkout, and without
+        packages that are not installed.
     """
     versions: dict[str, str] = {}
     for name in PACKAGES:
@@ -57,10 +60,10 @@ def lineage(command: list[str] | None = None) -> dict[str, Any]:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Return commit, branch and whether tracked files differ from it; None outside a checkout.
+    """Return commit, branch, and whether tracked files have changes; None outside a checkout.
 
-    Code that git ignores or does not track (an installed package under a checkout's ``.venv``)
-    is not that checkout's code, so it has no commit.
+    Code that git ignores or does not track, such as a package installed in a checkout's ``.venv``,
+    has no commit.
     """
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None or not _git(folder, "ls-files", "--", "."):
@@ -73,7 +76,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Return the output of a git command, or None where git is absent or refuses."""
+    """Return the output of a git command; None if it fails or git is not installed."""
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

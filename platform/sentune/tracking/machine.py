@@ -9,15 +9,20 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 SECONDS, SAMPLES = 10.0, 3
-"""Between two samples, and samples of a point: a day of a machine without a GPU writes 23,040
-values. MLflow's own environment variables change both."""
+"""Seconds between two samples, and samples per point: a machine without a GPU writes 23,040 values
+a day. MLflow's own environment variables override both."""
 
 
 class MachineMetrics:
-    """Runs MLflow's monitor for one run: CPU, memory, disk, network and, where there are, GPUs.
+    """Runs MLflow's monitor of CPU, memory, disk, network and GPUs for one run.
 
-    The monitor ends by itself where the server is away, and with its run; ``look`` starts another
-    one, which goes on behind the last point.
+    The monitor stops if the server cannot be reached, and when its run ends. ``look`` starts a new
+    one, which continues after the last point.
+
+    Args:
+        tracking_uri: MLflow's server or database.
+        seconds: between two samples.
+        samples: per point.
     """
 
     def __init__(
@@ -28,7 +33,7 @@ class MachineMetrics:
         self._thread: threading.Thread | None = None
 
     def look(self, run: str) -> None:
-        """Watch the machine for a run that is at work, by its id, unless that is done already."""
+        """Start the monitor for an active run, given by its id, unless it is running."""
         if self._thread is not None and self._thread.is_alive():
             return
         from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
@@ -47,10 +52,10 @@ class MachineMetrics:
         self._thread.start()
 
     def close(self) -> None:
-        """Send what is held back; the monitor ends with the run, within ``seconds``."""
+        """Send the last samples; the monitor stops with the run, within ``seconds``."""
         if self._monitor is None:
             return
         try:
             self._monitor.mlflow_logger.flush()
-        except Exception as error:  # noqa: BLE001  # MLflow may fail in any way, a study must not
-            log.info("the last system metrics did not reach MLflow: %s", error)
+        except Exception as error:  # noqa: BLE001  # no error of MLflow may end the study
+            log.info("the last system metrics were not sent to MLflow: %s", error)

@@ -1,6 +1,6 @@
-"""MLflow's tables, in which a local store notes absolute places of its artifacts.
+"""MLflow's tables that store absolute paths of artifacts.
 
-Written for MLflow 3.18, which has no public call that moves a store.
+Written for MLflow 3.18, which has no public function to move a store.
 """
 
 from __future__ import annotations
@@ -19,14 +19,20 @@ PLACES = (
     SqlLoggedModel.artifact_location,
     SqlModelVersion.storage_location,
 )
-"""Columns with an absolute place."""
+"""Columns with absolute paths or URIs of artifacts."""
 
 
 def move_artifacts(tracking_uri: str, experiments: str, root: str) -> list[str]:
-    """Rewrite the places of a database whose artifacts lie at the URI ``root`` now.
+    """Change the locations of a database's artifacts to the URI ``root``, in one transaction.
 
-    It is one transaction. The places of experiments whose names begin with ``experiments`` are
-    compared with ``root``; those that differ are returned.
+    Args:
+        tracking_uri: of the database.
+        experiments: prefix of the names of the experiments whose locations are compared to
+            ``root``.
+        root: where the artifacts are now.
+
+    Returns:
+        The locations that were replaced.
     """
     named: Any = SqlExperiment.name.startswith(experiments, autoescape=True)
     place = SqlExperiment.artifact_location

@@ -1,4 +1,4 @@
-"""Bring MLflow's runs of a study to the state of a snapshot: what differs is read and sent."""
+"""Updates MLflow's runs of a study to the state of a snapshot by sending the differences."""
 
 from __future__ import annotations
 
@@ -34,21 +34,26 @@ if TYPE_CHECKING:
     from sentune.study.store.study_view import StoredRun, StudySnapshot
 
 DIGEST = "sentune.digest"
-"""Tag of a run with the digest of all that it was sent."""
+"""Tag of a run with the digest of its content."""
 GENERATION = "sentune.generation"
-"""Tag of a study's run with the number of the study's start that has written there."""
+"""Tag of a study's run with the number of the start that has written it."""
 LEFT = {"artifacts": "artifacts", "report.html": "report", "report.md": "report"}
-"""What a job leaves in its folder -> MLflow's folder for it."""
+"""File or folder in a study's folder -> folder of MLflow's artifacts that it is uploaded to."""
 ONE_CALL = 100
-"""Params, tags and metrics that go in one call in any case."""
+"""Number of params, tags and metrics that MLflow's client sends in one call."""
 Item = tuple[str, Any]
 """``("param", (name, value))``, ``("tag", (name, value))`` or ``("point", Point)``."""
 
 
 class Server:
-    """One connection to MLflow with a study's runs as the server has them; no use after an error.
+    """One connection to MLflow, with the state of a study's runs on the server.
 
-    ``refusals``, what is not tried again, outlives it.
+    Do not use it after an error.
+
+    Args:
+        client: MLflow's client.
+        runs: of the study.
+        refusals: content that is not sent; shared with later connections.
     """
 
     def __init__(self, client: Any, runs: StudyRuns, refusals: Refusals) -> None:
@@ -59,16 +64,16 @@ class Server:
     def reconcile(
         self, study: StudySnapshot, summary: StudySummary, work: Path, registered: str
     ) -> str:
-        """Bring MLflow to the state of a snapshot and its driver's summary.
+        """Update MLflow to the state of a snapshot and a summary.
 
         Args:
-            study: as it is stored.
-            summary: the driver's.
-            work: local folder with what the job leaves for its readers.
+            study: a snapshot of the study's store.
+            summary: of the driver.
+            work: the study's local folder with report and artifacts.
             registered: name of the registered model.
 
         Returns:
-            MLflow's id of the run of the whole study.
+            MLflow's id of the study's run.
 
         Raises:
             Overtaken: the study's run has the generation of a later start.
@@ -94,7 +99,7 @@ class Server:
     def _leave(
         self, whole: Run, of_study: RunContent, summary: StudySummary, work: Path, registered: str
     ) -> None:
-        """Send what a study leaves at its end: its pages, its model and its finding."""
+        """Send the results of a study that has ended: its pages, its model and its finding."""
         described, winner = of_study.tags["mlflow.note.content"], winner_of(summary)
         for name, into in LEFT.items():
             if (path := work / name).exists():
@@ -108,20 +113,24 @@ class Server:
         self._once(("found", found), lambda: self._runs.describe(found))
 
     def _refuse_late(self, whole: Run, of_study: RunContent) -> None:
-        """Refuse to send what an earlier start says of a study that a later one has sent."""
+        """Refuse to overwrite the run of a later start of the study.
+
+        Raises:
+            Overtaken: the run has a larger generation.
+        """
         ours = int(of_study.tags.get(GENERATION, 0))
         theirs = int(self._client.get_run(whole.id).data.tags.get(GENERATION, 0))
         if ours and theirs > ours:
             raise Overtaken(f"start {theirs} of this study has written there, this is start {ours}")
 
     def _once(self, content: Any, action: Callable[[], object]) -> None:
-        """Run an action for a content that this connection has not sent."""
+        """Run an action unless this connection has already sent its content."""
         if (known := digest_of(content)) not in self._done:
             self._refusals.guard(content, action)
             self._done.add(known)
 
     def _send(self, content: RunContent, folder: str) -> None:
-        """Send what the server lacks of a run in one call, then its end."""
+        """Send the missing parts of a run in one call, then its end."""
         known = str(content.key), content.digest
         self._refusals.guard(known, lambda: self._send_difference(content, folder))
 
@@ -136,7 +145,7 @@ class Server:
             *(("tag", pair) for pair in content.tags.items() if run.tags.get(pair[0]) != pair[1]),
             *(("point", point) for point in self._runs.missing(run, content.points)),
         ]
-        if len(items) >= ONE_CALL:  # MLflow's client makes several calls of it
+        if len(items) >= ONE_CALL:  # MLflow's client splits it into several calls
             self._log(run, items)
             items = []
         self._log(run, [*items, ("tag", (DIGEST, content.digest))])
@@ -150,7 +159,7 @@ class Server:
             run.status = content.status
 
     def _log(self, run: Run, items: Sequence[Item]) -> None:
-        """Log items in one call; of a refused call, halves find the refused item."""
+        """Log items in one call; if it is refused, find the refused items by bisection."""
         items = [item for item in items if (run.id, item) not in self._refusals]
         if not items:
             return
@@ -186,7 +195,7 @@ class Server:
             run.points[point.name][point.step] = point.value
 
     def _tables(self, run: Run, folder: str, name: str) -> None:
-        """Upload the tables of a run's sweeps, with their pictures."""
+        """Upload the tables of a run's sweeps, with their figures."""
         from sentune.study.store.study_view import TABLES
 
         if (text := read_document(f"{folder}/trials/{name}", TABLES)) is None:
@@ -226,12 +235,12 @@ class Server:
     def _model(
         self, whole: Run, place: str, name: str, description: str, tags: Mapping[str, str]
     ) -> None:
-        """Register a model folder or URI as the champion of a name."""
+        """Register a model folder or URI as the champion of a registered model."""
         with ExitStack() as copy:
             try:
                 folder = copy.enter_context(on_this_machine(place))
             except FileNotFoundError as error:
-                raise Refused(f"{place} is gone") from error
+                raise Refused(f"{place} does not exist") from error
             publish(self._client, whole, folder, name, description, tags)
 
 

@@ -1,4 +1,4 @@
-"""The registered model: a folder of safetensors under a name, found again by its alias."""
+"""MLflow's model registry: publishes a model folder as a version, and finds it by its alias."""
 
 from __future__ import annotations
 
@@ -20,19 +20,27 @@ from sentune.tracking.runs import Run, digest
 
 ALIAS = "champion"
 _CONTENT, _MODEL = "sentune.content", "sentune.model"
-"""Tags of a version: digests of all its files, and of all but its card and its manifest."""
+"""Tags of a version: the digests of all its files, and of all but the card and the manifest."""
 _ADDRESS = re.compile(r"models:/(?P<name>[^/@:]+)(?:@(?P<alias>[\w-]+)|/(?P<version>\d+))")
 
 
 def publish(
     client: Any, run: Run, folder: Path, name: str, description: str, tags: Mapping[str, str]
 ) -> None:
-    """Make the folder a version of the model ``name``, and its champion.
+    """Register a model folder as a version of ``name``, and make this version the champion.
 
-    The files go to ``model/DIGEST`` of the run, so a later model never overwrites what an older
-    version points at. The same model stays one version: each start of its study writes a card and
-    a manifest anew. The files lie in MLflow's own layout, so that ``mlflow.pyfunc.load_model`` and
-    ``mlflow models serve`` take them.
+    The files go to ``model/DIGEST`` of the run, so that a later model never overwrites those of an
+    earlier version. A model whose files differ only in card and manifest, which each start of a
+    study writes again, stays one version. The files are stored in MLflow's layout, which
+    ``mlflow.pyfunc.load_model`` and ``mlflow models serve`` can load.
+
+    Args:
+        client: MLflow's client.
+        run: that the version belongs to.
+        folder: of the model.
+        name: of the registered model.
+        description: of the version.
+        tags: of the version.
     """
     from sentune.training.model import CARD_FILE, MANIFEST  # it imports torch
 
@@ -65,17 +73,21 @@ def publish(
 def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
     """Return the local folder of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
 
-    It is the registered folder where that lies on this machine, else a copy in the user's cache,
-    downloaded once for each content. ``tracking_uri`` is MLflow's server or database; None:
-    ``MLFLOW_TRACKING_URI``, then the database in ``studies``.
+    It is the registered folder if that is on this machine, else a copy in the user's cache, which
+    is downloaded once.
+
+    Args:
+        address: of the model.
+        tracking_uri: MLflow's server or database; None: ``MLFLOW_TRACKING_URI``, else the database
+            in ``studies``.
 
     Raises:
-        InvalidValue: no such address, model, alias or version, or the content is damaged.
-        DamagedFile: the database is.
+        InvalidValue: there is no such model, alias or version, or its files have changed.
+        DamagedFile: the database is damaged.
     """
     match = _ADDRESS.fullmatch(address)
     if match is None:
-        raise InvalidValue("model", address, "write models:/NAME@champion or models:/NAME/VERSION")
+        raise InvalidValue("model", address, "give models:/NAME@champion or models:/NAME/VERSION")
     uri = tracking_uri or default_tracking_uri()
     check_tracking_file(uri)
     follow_move(uri)
@@ -90,13 +102,13 @@ def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
         folder = _downloaded(source, uri, version.name, content or f"v{version.version}")
     folder = _model_in(folder)
     if content and digest(folder) != content:
-        fix = f"{folder} is not what was registered; load the model folder of its study"
+        fix = f"{folder} has changed since it was registered; load the model folder of its study"
         raise InvalidValue("model", address, fix)
     return folder
 
 
 def _as_python_function(folder: Path, wrapped: Path) -> Path:
-    """Write a model folder as a ``python_function`` of MLflow, loaded by code that is installed."""
+    """Write a model folder as an MLflow ``python_function`` that installed code loads."""
     import pandas as pd
     from mlflow import pyfunc
     from mlflow.models import ModelSignature
@@ -121,7 +133,7 @@ def _as_python_function(folder: Path, wrapped: Path) -> Path:
 
 
 def _model_in(folder: Path) -> Path:
-    """Return the model folder within a registered one; of an older version it is that itself."""
+    """Return the model folder in a registered folder, or that folder itself in older versions."""
     return next((folder / "data").iterdir()) if (folder / "MLmodel").is_file() else folder
 
 
@@ -146,5 +158,5 @@ def _downloaded(source: str, tracking_uri: str, name: str, content: str) -> Path
     if not folder.exists():
         with draft_beside(folder) as draft:
             got = download_artifacts(source, tracking_uri=tracking_uri, dst_path=str(draft))
-            settle(Path(got), folder)  # or another process was first
+            settle(Path(got), folder)  # unless another process was first
     return folder

@@ -1,4 +1,4 @@
-"""The content of a study's MLflow runs, computed from a snapshot without a server."""
+"""Computes the content of a study's MLflow runs from a snapshot, without a server."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 RUNNING = "RUNNING"
 LOSS, SPEED = "train/loss", "train/examples_per_second"
-"""Metrics of the training, between milestones too; their means up to a milestone are left out
-where there is a trace."""
+"""Training metrics with a trace between milestones; if there is one, it replaces the means up to
+each milestone."""
 
 TRIAL_STATUS = {
     TrialState.RUNNING: RUNNING,
@@ -32,12 +32,12 @@ TRIAL_STATUS = {
     TrialState.FAILED: "FAILED",
     TrialState.INFEASIBLE: "FAILED",
 }
-"""State of a trial -> MLflow's status of its run; the state itself is the tag sentune.state."""
+"""State of a trial -> MLflow's status of its run; the tag ``sentune.state`` has the state."""
 
 STUDY_STATUS = {
     "running": RUNNING,
     "complete": "FINISHED",
-    "stopped": "FINISHED",  # by a budget or by request: it ended as it was told to
+    "stopped": "FINISHED",  # by a budget or by request
     "interrupted": "KILLED",
     "failed": "FAILED",
 }
@@ -48,8 +48,13 @@ STUDY_STATUS = {
 class RunContent:
     """The content of one MLflow run.
 
-    ``began`` and ``ended`` are UTC milliseconds, 0: when it is sent; ``tables`` is the name of the
-    run whose ``readouts.json`` belongs to it, empty where there is none.
+    Attributes:
+        key: of the run.
+        status: MLflow's status.
+        params, tags: name -> text.
+        points: values of metrics.
+        began, ended: UTC milliseconds; 0: the time of sending.
+        tables: name of the run that has its ``readouts.json``; empty if there is none.
     """
 
     key: RunKey
@@ -63,16 +68,20 @@ class RunContent:
 
     @cached_property
     def digest(self) -> str:
-        """Equal for equal content."""
+        """A hash that is equal for equal content."""
         return digest_of([value for name, value in vars(self).items() if name != "key"])
 
 
 def run_content(run: StoredRun, *, tables: bool, varied: Collection[str]) -> RunContent:
     """Return the content of a run of the search or of the finals.
 
-    Its params are the settings that differ between trials (``varied``), so that MLflow's tables
-    and plots show these; the constants are tags, ``setting.NAME``. ``tables``: it has a
-    ``readouts.json``.
+    Settings that differ between trials are params, so that MLflow's tables and plots show these.
+    The others are tags, ``setting.NAME``.
+
+    Args:
+        run: of the search or of the finals.
+        tables: whether it has a ``readouts.json``.
+        varied: names of the settings that differ between trials.
     """
     record, over = run.record, run.ended is not None
     traced = (LOSS, SPEED) if run.trace else ()
@@ -122,10 +131,11 @@ def run_content(run: StoredRun, *, tables: bool, varied: Collection[str]) -> Run
 
 
 def _figures_of(trial: TrialRecord, *, final: bool) -> dict[str, float]:
-    """``selected/...``: metrics at the best milestone, of a run of the finals if it is complete;
-    none where that was judged on a part of dev.
+    """Return the metrics of a run at its end.
 
-    In the search also ``violation/...`` by constraint (0 or less: it holds), and the cost.
+    ``selected/...`` are those at the best milestone, unless it was judged on a part of dev or the
+    run is an incomplete one of the finals. A trial of the search also has its cost and
+    ``violation/...`` for each constraint (0 or less if it is satisfied).
     """
     over = not final or trial.state is TrialState.COMPLETE
     shown = trial.metrics if over and not trial.on_part else {}
@@ -143,15 +153,20 @@ def _figures_of(trial: TrialRecord, *, final: bool) -> dict[str, float]:
 
 
 def _first_of_each(points: list[Point]) -> list[Point]:
-    """Of points with one name and step the first: two names may become one legal name."""
+    """Drop points whose name and step occurred before; two names may become one legal name."""
     return list({(point.name, point.step): point for point in reversed(points)}.values())[::-1]
 
 
 def study_content(study: StudySnapshot, summary: StudySummary, registered: str) -> RunContent:
-    """Return the content of the run of the study as a whole.
+    """Return the content of the study's own run.
 
-    Its metrics ``trials/...`` are the values of each trial in each objective; the step is its
-    number. ``registered`` is the name of the registered model. The test corpora are tags.
+    Its metrics ``trials/OBJECTIVE`` have the value of each trial, with the trial's number as step.
+    Test corpora are tags.
+
+    Args:
+        study: a snapshot of the study's store.
+        summary: of the driver.
+        registered: name of the registered model.
     """
     corpora = {
         role: {name: corpus[name] for name in ("spec", "fingerprint", "rows") if name in corpus}
@@ -167,7 +182,7 @@ def study_content(study: StudySnapshot, summary: StudySummary, registered: str) 
     if len(summary.objectives) > 1:
         params["objectives"] = [f"{o['metric']} {o['mode']}" for o in summary.objectives]
     tags = {**_lineage_tags(summary.lineage), "sentune.state": summary.state}
-    tags |= {"corpora": test} if test else {}  # a param never changes, --force-test reads others
+    tags |= {"corpora": test} if test else {}  # params cannot change, as with --force-test
     tags |= {"sentune.warm_start": summary.warm_start} if summary.warm_start else {}
     tags |= {"sentune.forked_from": summary.forked_from} if summary.forked_from else {}
     points = [
@@ -178,7 +193,7 @@ def study_content(study: StudySnapshot, summary: StudySummary, registered: str) 
         if name in run.record.metrics
     ]
     if summary.state != "running":
-        tags |= {  # an empty one overwrites an earlier start's
+        tags |= {  # an empty tag overwrites that of an earlier start
             "sentune.reason": summary.reason,
             "sentune.verdict": summary.verdict,
             "mlflow.note.content": describe(summary, f"models:/{registered}@champion"),
@@ -199,7 +214,7 @@ def study_content(study: StudySnapshot, summary: StudySummary, registered: str) 
 
 
 def _end_figures(summary: StudySummary) -> dict[str, float]:
-    """The cost, the winner over its seeds, the test set, and what rules without a model reach."""
+    """Return the metrics of a study that has ended: cost, winner over seeds, test and baselines."""
     figures = {f"spent/{name}": value for name, value in asdict(summary.spent).items()}
     winner = winner_of(summary)
     if winner is not None:
@@ -213,7 +228,7 @@ def _end_figures(summary: StudySummary) -> dict[str, float]:
 
 
 def documents(study: StudySnapshot, summary: StudySummary) -> dict[str, str]:
-    """File name -> JSON text of the small documents of the study's run."""
+    """Return file name -> JSON text of the small documents of the study's run."""
     found = {
         "space.json": summary.space,
         "plan.json": summary.plan,
@@ -229,7 +244,7 @@ def documents(study: StudySnapshot, summary: StudySummary) -> dict[str, str]:
 
 
 def model_tags(summary: StudySummary, winner: FinalistRecord) -> dict[str, str]:
-    """Return tags of the registered model's version; its settings stand in its description."""
+    """Return the tags of the registered model's version; the description has its settings."""
     chosen_by = [metric for metric, _ in View(summary=summary).objectives]
     tags = {
         "method": summary.method,
@@ -240,9 +255,9 @@ def model_tags(summary: StudySummary, winner: FinalistRecord) -> dict[str, str]:
 
 
 def _lineage_tags(lineage: Mapping[str, Any]) -> dict[str, Any]:
-    """The commit where MLflow's pages look for it; the packages as one line."""
+    """Return the lineage as tags: the commit where MLflow shows it, and packages as one line."""
     git, packages = lineage.get("git") or {}, lineage.get("packages") or {}
-    apart = ("git", "packages", "chain")  # the last stands in lineage.json
+    apart = ("git", "packages", "chain")  # ``lineage.json`` has the chain
     rest = {name: value for name, value in lineage.items() if name not in apart}
     tags: dict[str, Any] = {f"sentune.{name}": value for name, value in rest.items()}
     tags |= {f"sentune.git.{name}": value for name, value in git.items()}
@@ -253,10 +268,11 @@ def _lineage_tags(lineage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe(summary: StudySummary, address: str) -> str:
-    """Return a study in Markdown: what it found, in the first line, then the report's summary.
+    """Describe a study in Markdown: its finding in the first line, then the report's summary.
 
     Args:
-        address: where the registered model is found.
+        summary: of the study.
+        address: of the registered model.
     """
     seen, winner = View(summary=summary), winner_of(summary)
     against = seen.against_rules
@@ -277,7 +293,7 @@ def describe(summary: StudySummary, address: str) -> str:
 
 
 def winner_of(summary: StudySummary) -> FinalistRecord | None:
-    """The winning finalist; where no finalists were asked for, the best complete trial."""
+    """Return the winning finalist, or without finals the best complete trial."""
     seen = View(summary=summary)
     if seen.winner is not None or summary.model is None or seen.best is None:
         return seen.winner

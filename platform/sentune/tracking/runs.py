@@ -1,4 +1,4 @@
-"""The runs of one study on an MLflow server, found by tag or made, with their artifacts."""
+"""The runs of one study on an MLflow server: finds or creates them, and uploads artifacts."""
 
 from __future__ import annotations
 
@@ -16,23 +16,27 @@ from urllib.parse import quote, urlencode
 from sentune.tracking.client import DOUBTFUL, NEVER, Point, Refused, RunKey, legal, mlflow_client
 
 PICKLES = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".ckpt"}
-"""Suffixes of files that run code when they are loaded; weights travel as safetensors."""
+"""Suffixes of files that may run code when they are loaded; weights are stored as safetensors."""
 EXPERIMENTS = "sentune/"
-"""What the names of all studies' experiments begin with."""
+"""Prefix of the names of all studies' experiments."""
 CONTENT = "sentune.content"
-"""Tag of a run: JSON of each place among its artifacts with the digest of what was sent there."""
+"""Tag of a run: JSON, path among its artifacts -> digest of the content that was sent."""
 DIGITS = 32
-"""Of a digest in that tag: MLflow's tags are short."""
-_TRAINING = {"workflowType": "machine_learning"}  # a fresh browser opens the pages for chat
+"""Length of the digests in that tag, because MLflow limits the length of tags."""
+_TRAINING = {"workflowType": "machine_learning"}  # by default MLflow opens the pages for chat
 _CURVES = {"compareRunsMode": "CHART", "searchFilter": "tags.`sentune.trial` != ''"}
 
 
 @dataclass
 class Run:
-    """A run, and what the server is known to hold of it.
+    """A run, and its known content on the server.
 
-    ``metrics`` are the names that had points before this connection; their steps are asked when
-    one of them is sent again. ``points`` are name -> step -> the newest value.
+    Attributes:
+        params: names of its params.
+        tags: name -> value.
+        metrics: names of the metrics that had points before this connection; their steps are
+            requested when one of them is sent again.
+        points: name of a metric -> step -> newest value.
     """
 
     id: str
@@ -45,11 +49,17 @@ class Run:
 
     @property
     def size(self) -> int:
-        """Params and metrics that it holds; 0 just after it was made."""
+        """Number of params and metrics of the run; 0 if it was just created."""
         return len(self.params) + len(self.metrics) + len(self.points)
 
     def put(self, client: Any, place: str, digest: str, send: Callable[[], object]) -> None:
-        """Send what belongs at a place among the artifacts, unless the server holds that digest.
+        """Upload artifacts unless the server has their digest already.
+
+        Args:
+            client: MLflow's client.
+            place: path among the run's artifacts.
+            digest: of the content.
+            send: uploads the content.
 
         Raises:
             ConnectionError: the run was deleted.
@@ -68,26 +78,30 @@ class Run:
         self.tags[CONTENT] = json.dumps(sent, sort_keys=True)
 
     def check(self, client: Any, error: Exception) -> None:
-        """Raise ``ConnectionError`` where an error comes of the run's having been deleted."""
+        """Raise ``ConnectionError`` if the run was deleted, which explains the error."""
         if client.get_run(self.id).info.lifecycle_stage != "active":
-            raise ConnectionError(f"run {self.id} was deleted; it is made again") from error
+            raise ConnectionError(f"run {self.id} was deleted; it is created again") from error
 
 
 class StudyRuns:
-    """Finds and makes the runs of a study, which its identity tells from others of its name.
+    """Finds and creates the runs of a study.
 
-    A new experiment keeps its artifacts at ``artifact_root``; None leaves it to the server.
+    Args:
+        client: MLflow's client.
+        artifact_root: URI of the artifacts of a new experiment; None: the server's default.
+        study: its name.
+        identity: distinguishes it from other studies of the same name.
     """
 
     def __init__(self, client: Any, artifact_root: str | None, study: str, identity: str) -> None:
         self._client, self._study = client, study
         self._tags = {"sentune.study": study, "sentune.identity": identity}
         self._experiment = _experiment(client, study, identity, artifact_root)
-        # of several runs with one key the one that holds most, then the oldest
+        # of several runs with one key take the one with most content, then the oldest
         self._runs = {key: max(of, key=lambda run: run.size) for key, of in self._stored().items()}
 
     def get(self, key: RunKey, time: int) -> Run:
-        """The run of ``key``, made (with its parents) where it is missing."""
+        """Return the run of a key; it and its parents are created if they are missing."""
         if key not in self._runs:
             self._runs[key] = self._make(key, time)
         return self._runs[key]
@@ -97,11 +111,11 @@ class StudyRuns:
         self._client.set_experiment_tag(self._experiment, "mlflow.note.content", text)
 
     def missing(self, run: Run, points: Sequence[Point]) -> list[Point]:
-        """Return the points at whose name and step the server has no value yet.
+        """Return the points for whose name and step the server has no value yet.
 
-        One without a time of its own is also missing where the newest value is another one: the
-        figures of a study's end change when it goes on. The steps of a metric are asked once, and
-        only where it had points before.
+        A point without a time is also missing if its newest value differs, because the metrics at a
+        study's end change when it is resumed. The steps of a metric are requested once, and only if
+        it had points before.
         """
         for name in {point.name for point in points} - run.points.keys():
             known = self._client.get_metric_history(run.id, name) if name in run.metrics else []
@@ -117,14 +131,14 @@ class StudyRuns:
     def _make(self, key: RunKey, time: int) -> Run:
         name = key.name(self._study)
         tags = {**self._tags, **key.tags(), "mlflow.source.type": "JOB"}
-        with suppress(KeyError, OSError):  # a container may have a user without a name
+        with suppress(KeyError, OSError):  # in a container the user may have no name
             tags["mlflow.user"] = getpass.getuser()
         if key.parent is not None:
             tags["mlflow.parentRunId"] = self.get(key.parent, time).id
         return _run(self._client.create_run(self._experiment, time, tags, name))
 
     def drop_doubles(self) -> None:
-        """Deletes runs that were made twice: a slow server may make one after it was given up."""
+        """Delete empty duplicates of runs, which a slow server may create after a timeout."""
         for key, runs in self._stored().items():
             for double in runs:
                 meant = self._runs.get(key)
@@ -132,7 +146,7 @@ class StudyRuns:
                     self._client.delete_run(double.id)
 
     def _stored(self) -> dict[RunKey, list[Run]]:
-        """All runs of the study by key, oldest first."""
+        """Return key -> all runs of the study with this key, oldest first."""
         quoted = {k: v.replace("\\", "\\\\").replace("'", "\\'") for k, v in self._tags.items()}
         wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in quoted.items())
         found: dict[RunKey, list[Run]] = defaultdict(list)
@@ -155,10 +169,10 @@ class StudyRuns:
 
 
 def runs_page(tracking_uri: str) -> str:
-    """Return the path, on a server over a store, of the curves of its newest study.
+    """Return the path, on MLflow's server, of the page with the curves of the newest study.
 
-    Without a study it is the start page. MLflow folds the runs below a study away, and draws no
-    curves of them, unless they are sorted by a metric: by the objective, the best first.
+    Without a study it is the start page. The runs are sorted by the objective, because otherwise
+    MLflow collapses those below the study's run and draws no curves of them.
     """
     client, named = mlflow_client(tracking_uri), f"name LIKE '{EXPERIMENTS}%'"
     found = client.search_experiments(
@@ -175,8 +189,12 @@ def runs_page(tracking_uri: str) -> str:
 
 
 def _experiment(client: Any, study: str, identity: str, artifact_root: str | None) -> str:
-    """Return the id of the study's experiment, which may have been renamed; made where missing."""
-    name, tag = f"{EXPERIMENTS}{study}", f"sentune.identity.{identity}"  # some studies share a name
+    """Return the id of the study's experiment, which may have been renamed, or create it.
+
+    Raises:
+        RuntimeError: the experiment was deleted in MLflow.
+    """
+    name, tag = f"{EXPERIMENTS}{study}", f"sentune.identity.{identity}"  # names may be shared
     tagged = client.search_experiments(filter_string=f"tags.`{tag}` = 'true'", max_results=1)
     if tagged:
         return str(tagged[0].experiment_id)
@@ -186,7 +204,7 @@ def _experiment(client: Any, study: str, identity: str, artifact_root: str | Non
         return str(client.create_experiment(name, artifact_root, {**kind, tag: "true"}))
     if known.lifecycle_stage == "deleted":
         raise RuntimeError(
-            f"the experiment {name!r} was deleted in MLflow; bring it back with "
+            f"the experiment {name!r} was deleted in MLflow; restore it with "
             f"`mlflow experiments restore --experiment-id {known.experiment_id}`"
         )
     client.set_experiment_tag(known.experiment_id, tag, "true")
@@ -208,7 +226,7 @@ def upload(client: Any, run: Run, path: Path, folder: str) -> None:
     """Upload a file into ``folder`` of a run's artifacts, or a folder's content as ``folder``.
 
     Raises:
-        Refused: the path is gone, or holds a pickle.
+        Refused: the path does not exist, or has a pickle.
     """
     content = digest(path)
     if path.is_dir():
@@ -221,13 +239,15 @@ def upload(client: Any, run: Run, path: Path, folder: str) -> None:
 def digest(path: Path, without: Collection[str] = ()) -> str:
     """Return the SHA-256 of a file's content, or of the names and contents of a folder's files.
 
-    Files of the folder that are named in ``without`` do not count.
+    Args:
+        path: of the file or folder.
+        without: names of files of the folder that are left out.
 
     Raises:
-        Refused: the path is gone, or holds a pickle.
+        Refused: the path does not exist, or has a pickle.
     """
     if not path.exists():
-        raise Refused(f"{path} is gone")
+        raise Refused(f"{path} does not exist")
     files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
     total = hashlib.sha256()
     for file in files:

@@ -1,7 +1,7 @@
-"""Brings MLflow up to date with a study's storage and folder; one thread sends what differs.
+"""Keeps MLflow up to date with a study: a thread compares both and sends the differences.
 
-Nothing waits in a queue. An outage, a kill and a new server are the same case: the next pass (of
-this process, or of the study's next start) finds what differs.
+There is no queue. After an outage, a kill or a change of server, the next pass (of this process, or
+of the study's next start) finds the differences.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GATHER = 1.0
-"""Seconds between two passes of a study: what is stored meanwhile goes in one call a run."""
+"""Seconds between two passes of a study, so that changes of a run are sent in one call."""
 LONGEST_WAIT = 30.0
-"""Seconds between two tries, at most."""
+"""Longest time in seconds between two tries."""
 
 
 class Tracker:
-    """Reconciles MLflow with one study, from a thread of its own, at most once a second.
+    """Reconciles MLflow with one study in its own thread, at most once a second.
 
-    Calls return at once, whether the server answers or not. ``close`` makes the last pass.
+    Methods do not wait for the server, except ``flush`` and ``close``, which makes the last pass.
 
     Args:
         study: its name.
         storage: folder or URI of all studies.
         tracking_uri: MLflow's server or database; None: the database in the storage.
-        machine: makes of the server's address what watches the driver's machine for the study's
-            run, such as ``MachineMetrics``; None: nothing does.
+        machine: called with ``tracking_uri``, returns the monitor of the driver's machine; None:
+            there is none.
         first_wait: seconds until a failed pass is tried again; doubles up to ``LONGEST_WAIT``.
 
     Raises:
-        InvalidValue: the storage is no local folder and no ``tracking_uri`` was given.
+        InvalidValue: the storage is a URI and ``tracking_uri`` is None.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Tracker:
         quieten_mlflow()
         shorten_timeouts()
         self.study, self.tracking_uri = study, tracking_uri or tracking_uri_in(storage)
-        # a server knows itself where a new experiment keeps its artifacts
+        # a server has its own location for the artifacts of a new experiment
         served = self.tracking_uri.startswith(("http://", "https://", "databricks"))
         self._artifact_root = None if served else artifact_root_in(storage)
         self._work, self._first_wait = local_folder(storage, study), first_wait
@@ -96,29 +96,33 @@ class Tracker:
         """Start the thread.
 
         Args:
-            take_snapshot: of the study; called from the thread.
-            summary: the driver's; ``update`` gives a newer one.
-            check: called before each pass; raises ``Overtaken`` where another start drives the
-                study: then nothing is sent any more.
+            take_snapshot: returns a snapshot of the study; called from the thread.
+            summary: of the driver; ``update`` replaces it.
+            check: called before each pass; raises ``Overtaken`` if another start drives the study,
+                after which nothing is sent.
         """
         self._take_snapshot, self._check = take_snapshot, check
         self.update(summary)
-        load_mlflow()  # Ray Tune imports it too: two threads at once end in a deadlock of imports
+        load_mlflow()  # Ray Tune imports it, too, and imports in two threads can deadlock
         self._thread.start()
 
     def notify(self) -> None:
-        """Ask for a pass, since the study has changed."""
+        """Request a pass, because the study has changed."""
         with self._changed:
             self._asked += 1
             self._changed.notify_all()
 
     def update(self, summary: StudySummary) -> None:
-        """Take a new summary of the driver, and ask for a pass."""
+        """Replace the driver's summary, and request a pass."""
         self._summary = replace(summary, corpora=dict(summary.corpora))
         self.notify()
 
     def flush(self, timeout: float) -> bool:
-        """Wait for a pass after this call, at most ``timeout`` seconds; return whether it came."""
+        """Wait up to ``timeout`` seconds for a successful pass after this call.
+
+        Returns:
+            Whether there was one.
+        """
         with self._changed:
             self._hurry = True
             self.notify()
@@ -126,10 +130,10 @@ class Tracker:
             return self._changed.wait_for(lambda: self._done >= asked, timeout)
 
     def close(self, timeout: float = 60.0) -> bool:
-        """Make the last pass, at most ``timeout`` seconds long, and end the thread.
+        """Wait up to ``timeout`` seconds for the last pass, and end the thread.
 
         Returns:
-            Whether MLflow holds all of the study; the rest is sent by the next start.
+            Whether MLflow has the whole study; otherwise the next start sends the rest.
         """
         if self._take_snapshot is None:
             return True
@@ -143,10 +147,10 @@ class Tracker:
             self._thread.join(timeout)
         else:
             log.warning(
-                "not everything reached %s (%s); the study's next start (the same command) sends "
-                "what is missing",
+                "not everything was sent to %s (%s); the study's next start (the same command) "
+                "sends the rest",
                 without_credentials(self.tracking_uri),
-                self._trouble or f"{timeout:g} s were not enough",
+                self._trouble or f"timeout after {timeout:g} s",
             )
         return done
 
@@ -164,15 +168,15 @@ class Tracker:
                 wait = self._first_wait if self._hurry else min(2 * wait, LONGEST_WAIT)
 
     def _next(self) -> int | None:
-        """Wait until a pass is due; None at the end."""
+        """Wait until a pass is due; return the number of requests, or None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._asked > self._done or self._left)
-            if not self._trouble:  # a pass that failed has waited
+            if not self._trouble:  # after a failed pass ``_run`` has waited
                 self._changed.wait_for(lambda: self._hurry or self._left, GATHER)
             return None if self._left else self._asked
 
     def _pass(self) -> bool:
-        """One pass; False where it failed, which is reported once."""
+        """Make one pass; return whether it succeeded. The first of several failures is logged."""
         name = without_credentials(self.tracking_uri)
         if self._overtaken:
             return True
@@ -181,15 +185,15 @@ class Tracker:
                 self._check()
                 self._reconcile()
         except Overtaken as error:
-            log.warning("nothing more of this start is sent to %s: %s", name, error)
+            log.warning("this start sends nothing more to %s: %s", name, error)
             self._overtaken = True
             return True
-        except Exception as error:  # noqa: BLE001  # MLflow may fail in any way, a study must not
+        except Exception as error:  # noqa: BLE001  # no error of MLflow may end the study
             self._server = None
             if not self._trouble:
                 log.warning(
-                    "%s cannot be reached (%s); training goes on, and MLflow gets what it lacks "
-                    "when it answers",
+                    "%s cannot be reached (%s); training goes on, and MLflow gets the results once "
+                    "it answers",
                     name,
                     _reason(error),
                 )
@@ -216,7 +220,7 @@ class Tracker:
 
 
 def _reason(error: BaseException) -> str:
-    """Return a short reason: the operating system's error under an HTTP client's, if any."""
+    """Return an error as a short text; the cause if that is an error of the operating system."""
     root = error
     while root.__cause__ or root.__context__:
         root = root.__cause__ or root.__context__  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""The families of methods, which differ in how they read, probe, train and export."""
+"""Families of methods, each of which reads, probes, trains and exports in its own way."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAMILIES: dict[type[StudyOptions], type[JobFamily]] = {
 
 
 def make_job(options: StudyOptions, space: SearchSpace) -> JobFamily:
-    """Return the job of the family that the options are for."""
+    """Return a job of the family that the options belong to."""
     return FAMILIES[type(options)](options, space)
 
 

@@ -1,4 +1,4 @@
-"""Interface of a job to the family of its method: the corpora, the trials, the model."""
+"""Base class of jobs: what a family of methods does with corpora, trials and the model."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ Card = Mapping[str, Mapping[str, Any]]
 
 
 class JobFamily(ABC):
-    """A job of one family of methods; ``sentune.job.run`` calls its methods in this order.
+    """A job of one family of methods; ``sentune.job.run`` calls its methods in the order below.
 
     Attributes:
         method: the method's class.
-        space: what is searched, narrowed to what the user asked for.
-        config: the study that the options ask for; ``prepare`` may change it.
-        folder: what every trial builds its method from (``TrialSpec.encoder``).
-        sources: role -> training corpus, and that of the references where they have one.
-        references: sentences of interpretations; None where the method has none.
-        prefer: kind of pairs that is read where a format has several, such as SICK.
-        builtin: corpora that it is judged on where no others are named.
+        space: the search space, narrowed by the user's options.
+        config: of the study; ``prepare`` may change it.
+        folder: the encoder or word vectors of all trials (``TrialSpec.encoder``).
+        sources: role -> training corpus, and the corpus of the references if there is one.
+        references: sentences for interpretations; None if the method has none.
+        prefer: kind of pairs to read from a format that has several, such as SICK.
+        builtin: corpora to judge on if the user gives none.
     """
 
     prefer: ClassVar[Kind | None] = Kind.SCORED_PAIRS
@@ -91,7 +91,11 @@ class JobFamily(ABC):
         """
 
     def with_readouts(self, space: SearchSpace, readouts: Sequence[Readout]) -> SearchSpace:
-        """Return the space with the ``--objective`` and, by ``--search-readouts``, its readouts."""
+        """Return the space with ``--objective`` and, if ``--search-readouts`` is set, readouts.
+
+        Raises:
+            InvalidValue: the method has no readouts to search.
+        """
         if self.options.search_readouts:
             if not readouts:
                 fix = f"{space.method} has none that are swept over a grid"
@@ -103,11 +107,11 @@ class JobFamily(ABC):
         return replace(space, objective=first.metric, mode=first.mode)
 
     def configured(self, space: SearchSpace, **others: Any) -> StudyConfig:
-        """Return the study's configuration; options with the name of a field are copied.
+        """Return the study's configuration, made from the options of the same names.
 
         Args:
-            space: narrowed.
-            others: fields with other values than the options have.
+            space: narrowed by the options.
+            others: values of fields, which replace those of the options.
         """
         options = self.options
         asked = {
@@ -124,31 +128,34 @@ class JobFamily(ABC):
 
     @cached_property
     def dev(self) -> tuple[Corpus, ...]:
-        """The corpora that are selected on, which are short, without rows of a test split."""
+        """The development corpora, in memory, without the rows of a test split."""
         builtin = [f"{name}?split=dev" for name in self.builtin]
         specs = self.options.dev or builtin
         return tuple(read_selected(spec, prefer=self.prefer) for spec in specs)
 
     @abstractmethod
     def check(self) -> None:
-        """Check that all is there that the training reads, without reading it.
+        """Check that the inputs of the training exist, without reading them in full.
 
         Raises:
-            InvalidValue, CorpusError: an option names what is not there or cannot be used.
+            InvalidValue, CorpusError: an input is missing or cannot be used.
         """
 
     @abstractmethod
     def prepare(self, console: Console) -> None:
-        """Read the training corpora, make what every trial needs; before a Ray of our own is up."""
+        """Read the training corpora and make the inputs of all trials.
+
+        It is called before a local Ray is started.
+        """
 
     @property
     def cache_uri(self) -> str:
-        """URI of the cache in an object store; empty where it is a folder, which all nodes see."""
+        """URI of the cache in an object store; empty if the cache is a folder."""
         return self._cache_place if "://" in self._cache_place else ""
 
     @property
     def cache(self) -> Path:
-        """Folder of prepared corpora, tokens and encoders; at home where they have a URI too."""
+        """Folder of prepared corpora, tokens and encoders; with a URI it is in the home folder."""
         return node_cache() if self.cache_uri else Path(self._cache_place)
 
     @property
@@ -157,11 +164,15 @@ class JobFamily(ABC):
         return absolute(named).rstrip("/")
 
     def ship(self, folder: str | Path) -> ShippedFolder:
-        """Put a folder's files into the object store of the cache, else into Ray's."""
+        """Upload a folder to the cache's object store if it has one, else to Ray's."""
         return ship(str(folder), self.cache_uri and f"{self.cache_uri}/encoders")
 
     def maker(self, max_length: int = 0) -> InputMaker:
-        """Return what prepares corpora in the cache, and tokens of so many a sentence."""
+        """Return a maker of prepared corpora and tokens in the cache.
+
+        Args:
+            max_length: tokens per sentence.
+        """
         return InputMaker(
             max_length=max_length,
             cache=self.cache,
@@ -172,37 +183,37 @@ class JobFamily(ABC):
         )
 
     def corpora(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return role -> what was read, for the summary."""
+        """Return role -> entry of the corpus in ``summary.json``."""
         trained = {role: corpus.described() for role, corpus in self.sources.items()}
         dev = {numbered("dev", i): describe(corpus) for i, corpus in enumerate(self.dev)}
         return {**trained, **dev}
 
     def manifests(self) -> list[str]:
-        """Return the manifests of the folders in the cache that hold the training corpora."""
+        """Return the manifest files of the training corpora in the cache."""
         return [corpus.manifest_file for corpus in self.sources.values()]
 
     def derived(self) -> dict[str, str]:
-        """Return folder -> checksum of its manifest; in a local storage relative to that."""
+        """Return cache folder -> checksum of its manifest; folders in the storage are relative."""
         above = f"{self.config.storage.rstrip('/')}/"
         found = {file: read_json(file) for file in self.manifests()}
         return {
             file.rpartition("/")[0].removeprefix(above): manifest["checksum"]
             for file, manifest in found.items()
-            if manifest  # else another process has emptied the cache
+            if manifest  # empty if another process has deleted the cache
         }
 
     @abstractmethod
     def program(self) -> Program:
-        """Return the program of a trial; its larger parts go to the object store once, here."""
+        """Return the program of a trial; this uploads its large parts to the object store."""
 
     def fingerprints(self) -> dict[str, Any]:
-        """Return fingerprints of the corpora and the code, on which results depend."""
+        """Return the fingerprints of the corpora and of the code that results depend on."""
         corpora = {role: identity_of(corpus) for role, corpus in self.corpora().items()}
         return {"corpora": corpora, "code": result_code([*self.modules(), *modules_of(self.dev)])}
 
     @abstractmethod
     def modules(self) -> Sequence[str]:
-        """Return the modules that, with what they import, decide about a trial's figures."""
+        """Return the modules whose code, with their imports, determines a trial's metrics."""
 
     @abstractmethod
     def handles(self) -> Sequence[Opens]:
@@ -211,7 +222,7 @@ class JobFamily(ABC):
     def handle(
         self, settings: dict[str, Any], handles: Sequence[Opens]
     ) -> tuple[Opens, dict[str, Any]]:
-        """Return the training corpus of a trial, and the settings that are the training's."""
+        """Return the training corpus of a trial, and the settings of its training."""
         (only,) = handles
         return only, settings
 
@@ -221,11 +232,11 @@ class JobFamily(ABC):
         hold: Callable[[Any], Opens] = share,
         handles: Sequence[Opens] | None = None,
     ) -> MakeSpec:
-        """Return a function from settings to a ``TrialSpec``; corpora go to the object store once.
+        """Return a function from settings to a ``TrialSpec``; this uploads the corpora once.
 
         Args:
-            hold: makes a handle of something; ``Held`` keeps it in this process, without Ray.
-            handles: of the training corpora; None: as ``handles`` gives them.
+            hold: makes a handle of an object; ``Held`` keeps it in this process, without Ray.
+            handles: of the training corpora; None: the result of ``self.handles()``.
         """
         config, space = self.config, self.space
         corpora = self.handles() if handles is None else handles
@@ -257,7 +268,12 @@ class JobFamily(ABC):
         return make_spec
 
     def first_spec(self, handles: Sequence[Opens], examples: int) -> TrialSpec:
-        """Return the first configuration's run of so many examples, on corpora held here."""
+        """Return the spec of the first configuration, for a run in this process without Ray.
+
+        Args:
+            handles: of the training corpora.
+            examples: budget of the run.
+        """
         make_spec = self.spec_maker(hold=Held, handles=handles)
         settings: dict[str, Any] = first_configuration(searched(self.config, self.space))
         spec = make_spec(settings, "probe", self.config.seed, (examples,))
@@ -265,29 +281,31 @@ class JobFamily(ABC):
 
     @abstractmethod
     def probe(self, seconds: float) -> Probe:
-        """Time the first configuration on this machine, without Ray; after ``prepare``.
+        """Time the first configuration on this machine, without Ray; call ``prepare`` first.
 
         Raises:
-            TrialFailed: it cannot be trained, or not one step was through in time.
-            InvalidValue: its settings do not fit together, the encoder or the corpus.
+            TrialFailed: it cannot be trained, or no step was finished within ``seconds``.
+            InvalidValue: its settings do not fit each other, the encoder or the corpus.
         """
 
     @abstractmethod
     def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
-        """Return the cost that a user states in place of a probe.
+        """Return a probe with costs given by the user.
 
         Raises:
-            InvalidValue: the cost of a trial does not go by examples.
+            InvalidValue: the cost of a trial is not proportional to its examples.
         """
 
     def checkpoint_bytes(self) -> int:
-        """Return the bytes of a checkpoint of the first configuration; 0 where it is small, or
-        not known before ``prepare``."""
+        """Return the bytes of a checkpoint of the first configuration.
+
+        It is 0 if they are few, or unknown before ``prepare``.
+        """
         return 0
 
     @property
     def test(self) -> tuple[str, ...]:
-        """``--test``; where all else ships with the package, so does the test corpus."""
+        """``--test``, or the built-in test corpora if the other corpora are built in."""
         own = [spec for spec in self.options.corpora if not spec.startswith("builtin:")]
         if self.options.test or own or self.options.dev:
             given: tuple[str, ...] = self.options.test
@@ -295,25 +313,28 @@ class JobFamily(ABC):
         return tuple(f"{name}?split=test" for name in self.builtin)
 
     def word_averages(self) -> Callable[[Sequence[str]], Tensor] | None:
-        """Return a function from N sentences to [N, D] averages of the vectors of their words, as
-        they are before any training; None where there are none."""
+        """Return a function from N sentences to averages of their untrained word vectors, [N, D].
+
+        None if the job has no word vectors.
+        """
         return None
 
     @abstractmethod
     def export(
         self, best: FinalistRecord | TrialRecord, checkpoint: Path, folder: Path, card: Card
     ) -> None:
-        """Write the model of the winner into a local folder.
+        """Write the winner's model into a local folder.
 
         Args:
             best: the winner.
             checkpoint: of its best seed.
-            card: empty for a model that is only judged.
+            folder: to write into.
+            card: sections of the model card; empty for a model that is only evaluated.
         """
 
 
 def first_configuration(space: SearchSpace) -> dict[str, Value]:
-    """Return the first point of a search; settings that it leaves open are at their middle."""
+    """Return the first point of a search, with settings that it leaves open at mid-range."""
     points = space.first_points()
     known = points[0] if points else {}
 
@@ -324,12 +345,12 @@ def first_configuration(space: SearchSpace) -> dict[str, Value]:
 
 
 def _fields_of(kind: type[StudyConfig | Budget], options: StudyOptions) -> dict[str, Any]:
-    """Return the options that have the name of a field."""
+    """Return the options that are also fields of ``kind``."""
     given = vars(options)
     return {field.name: given[field.name] for field in fields(kind) if field.name in given}
 
 
 def averages_of(words: WordTable) -> Callable[[Sequence[str]], Tensor]:
-    """Return a function from N sentences to [N, n] averages of the vectors of their known words."""
+    """Return a function from N sentences to the averages of their known word vectors, [N, D]."""
     average = Averages(words, SifSettings(variant="average"))
     return lambda sentences: torch.from_numpy(average(sentences))

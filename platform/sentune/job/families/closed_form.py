@@ -1,6 +1,6 @@
-"""Methods fitted in closed form on word vectors (SIF, LAES): one fit a trial, every readout swept.
+"""Methods fitted in closed form on word vectors (SIF, LAES): a trial is one fit and its sweeps.
 
-The fit is deterministic, so there are no finals: the best trial is the winner.
+The fit is deterministic, so there are no finals, and the best trial is the winner.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from sentune.training.closed_form_model import VECTORS, closed_form_settings, ex
 from sentune.training.trial import Opens, Program
 
 PROBED_ROWS = 4_000
-"""Rows of the larger of two fits of a probe; the other one has a quarter."""
+"""Rows of the larger of the two fits of a probe; the smaller one has a quarter of them."""
 
 
 class ClosedFormFamily(JobFamily):
-    """See ``JobFamily``."""
+    """Jobs of methods that are fitted in closed form."""
 
     options: ClosedFormOptions
 
     def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
-        """As of the base, with the word vectors among the settings: several are searched."""
+        """As in the base class; the word vectors are a setting, searched if there are several."""
         options = self.options
         options.check_complete()
         self.method = find_closed_form(space.method)
-        # settings are stored and shown: they name the vectors without credentials
+        # without credentials, because settings are stored and shown
         self._sources = {without_credentials(source): source for source in options.vectors}
         first, *more = self._sources
         if more:
@@ -82,15 +82,15 @@ class ClosedFormFamily(JobFamily):
         variant = self.space.settings.get("variant", Choice(self.space.fixed.get("variant")))
         weighed = variant.contains("sif") or variant.contains("usif")
         if weighed and not self.options.frequencies:
-            fix = "sif and usif weigh words by it: name a FILE or wordfreq:en, or fix an average"
-            raise InvalidValue("--frequencies", None, f"{fix} with --set variant=average")
+            fix = "sif and usif need it: give a FILE or wordfreq:en, or --set variant=average"
+            raise InvalidValue("--frequencies", None, fix)
         for corpus in self.dev:
             if other := [task.name for task in tasks_for(corpus) if not isinstance(task, Sts)]:
-                fix = f"it poses {', '.join(other)}; {self.method.name} selects on scored pairs"
+                fix = f"it is for {', '.join(other)}; {self.method.name} selects on scored pairs"
                 raise InvalidValue("--dev", corpus.spec, fix)
 
     def prepare(self, console: Console) -> None:
-        """Read corpora and word vectors; print how many of the words are known."""
+        """Read corpora and word vectors; print the share of dev's words that have a vector."""
         options = self.options
         self.sentences = self.maker().prepared(options.corpus, Kind.SENTENCES, options.limit)
         self.sources = {"corpus": self.sentences}
@@ -104,7 +104,7 @@ class ClosedFormFamily(JobFamily):
         judged = [text for corpus in self.dev for text in corpus.table["sentence1"].to_pylist()]
         for source, table in self.words.items():
             known = table.known_share(judged)
-            line = f"vectors {source}: {len(table.words):,} words, {known:.1%} of dev's"
+            line = f"vectors {source}: {len(table.words):,} words, {known:.1%} of the words in dev"
             print_line(console, line)
 
     @property
@@ -120,7 +120,7 @@ class ClosedFormFamily(JobFamily):
         return partial(fit_and_sweep, words=words)
 
     def word_averages(self) -> Callable[[Sequence[str]], Tensor]:
-        """As of the base, of the first word vectors."""
+        """As in the base class, for the first word vectors."""
         return averages_of(next(iter(self.words.values())))
 
     def modules(self) -> list[str]:
@@ -131,7 +131,7 @@ class ClosedFormFamily(JobFamily):
         return {**super().fingerprints(), "words": words}
 
     def handles(self) -> Sequence[Opens]:
-        """Return the sentences, shared where they fit, else as shards that a trial streams."""
+        """Return the sentences: shared if they fit ``--share-mb``, else shards to stream."""
         if self._streams:
             return [Held(self.sentences)]
         return [share(self.sentences.load())]
@@ -149,13 +149,13 @@ class ClosedFormFamily(JobFamily):
 
     def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
         del validation_seconds
-        fix = "how long a fit takes does not go by examples; give --probe"
+        fix = "the time of a fit is not proportional to examples; give --probe"
         raise InvalidValue("--examples-per-second", examples_per_second, fix)
 
     def export(
         self, best: FinalistRecord | TrialRecord, checkpoint: Path, folder: Path, card: Card
     ) -> None:
-        """Write the best trial's fit, at the readout that was best by the objective."""
+        """Write the best trial's fit with the readout that is best by the objective."""
         settings, _ = self.space.apart({**self.space.fixed, **best.settings})
         export_closed_form(
             checkpoint,
@@ -170,7 +170,7 @@ class ClosedFormFamily(JobFamily):
 
 @dataclass(frozen=True)
 class ShippedWords:
-    """A word table in the object store; on the driver's machine it stays where it is cached."""
+    """A word table in the object store; on the driver's machine the cached file is used."""
 
     folder: ShippedFolder
 

@@ -23,7 +23,7 @@ from sentune.training.inputs import InputMaker, Inputs
 
 
 class SentenceFamily(TrainedFamily):
-    """One encoder and one corpus; references where the method has interpretations."""
+    """Jobs with one encoder and one corpus, and references if the method has interpretations."""
 
     options: JobOptions
     prefer = None
@@ -58,7 +58,7 @@ class SentenceFamily(TrainedFamily):
             check_opens(named, kind_of_references(named))
 
     def read(self, maker: InputMaker) -> Inputs:
-        """Read ``--references``, then ``--corpus``; without the former they are of the latter."""
+        """Read ``--references`` and ``--corpus``; references come from the latter by default."""
         named, source = self.options.references, None
         if named is not None:
             source = maker.prepared(named, kind_of_references(named))
@@ -77,7 +77,10 @@ class SentenceFamily(TrainedFamily):
         return (str(self.space.fixed.get("pooling", "cls")),)
 
     def _counts(self) -> list[int]:
-        """Return each n of the grid of references, ``STORED``, and ``AT_RUNGS``."""
+        """Return all numbers n of references that are needed, in ascending order.
+
+        They are those of the grid of references, ``STORED`` and ``AT_RUNGS``.
+        """
         drawn = self.space.settings.get(REFERENCES.name)
         grid = (
             drawn.values

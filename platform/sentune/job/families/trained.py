@@ -1,4 +1,4 @@
-"""Methods that are trained by gradient: what a job does the same for all of them."""
+"""Methods that are trained by gradient: what their jobs have in common."""
 
 from __future__ import annotations
 
@@ -46,15 +46,14 @@ from sentune.training.settings import TrainingSettings, refuse_unknown, split
 from sentune.training.trial import Opens, Program, TrialSpec
 
 PROBED_ROWS = 20_000
-"""Rows of a corpus that a probe reads; whole shards are read, so there may be more."""
+"""Rows of a corpus that a probe reads, rounded up to whole shards."""
 
 
 class TrainedFamily(JobFamily):
-    """Methods that are trained by gradient, on one corpus or on several that are mixed.
+    """Jobs that train by gradient on one corpus, or on a mix of several.
 
     Attributes:
-        method: its class.
-        inputs: the training corpora, and their token shards.
+        inputs: the training corpora and their token shards.
     """
 
     options: TrainingOptions
@@ -83,7 +82,7 @@ class TrainedFamily(JobFamily):
         left = self.with_readouts(left, method.readouts)
         if not options.population:
             return left, self.configured(left, generations=1)
-        # its best checkpoint is the result: a schedule has no settings to seed
+        # no finals: the settings change during a run, so it cannot be repeated from other seeds
         trials = options.population * options.generations
         return left, self.configured(left, trials=trials, finalists=0, scheduler="none")
 
@@ -93,11 +92,11 @@ class TrainedFamily(JobFamily):
 
     @property
     def training(self) -> TrainingSettings:
-        """The training's settings as far as they are fixed; the length of sentences always is."""
+        """The fixed settings of the training; ``max_length`` is always among them."""
         return split(_without_weights(self.space.fixed), self.method)[1]
 
     def check(self) -> None:
-        """As of the base; an encoder that has a folder is known from here on."""
+        """As in the base class; sets ``folder`` if the encoder has one."""
         for spec in self.options.corpora:
             check_opens(spec, self.method.kind)
         named = self.options.model_dump(include=PRETRAINED)
@@ -105,7 +104,7 @@ class TrainedFamily(JobFamily):
             check_word_table(**named)
             return
         folder = named_folder(named["encoder"])
-        if "decoder" in named:  # the two are bundled in one folder later
+        if "decoder" in named:  # ``prepare`` puts both into one folder
             named_folder(named["decoder"], "decoder")
         else:
             self.folder = folder
@@ -137,7 +136,11 @@ class TrainedFamily(JobFamily):
         return [*super().manifests(), *tokens]
 
     def check_batch(self, rows: int) -> None:
-        """Refuse a corpus whose rows are fewer than the largest batch that may be tried."""
+        """Refuse a corpus with fewer rows than the largest batch of the search.
+
+        Raises:
+            InvalidValue: names the batch size and the number of rows.
+        """
         largest = max(batch_sizes(self.space))
         if largest > rows:
             fix = f"--corpus has {rows} rows; narrow it with --set batch_size={min(rows, 32)}"
@@ -148,7 +151,7 @@ class TrainedFamily(JobFamily):
         return sum(tokens.nbytes for tokens in self.inputs.tokens)
 
     def handles(self) -> list[Opens]:
-        """Return the token shards, shared where they fit together, else streamed."""
+        """Return the token shards: shared if all fit ``--share-mb`` together, else streamed."""
         limit = self.options.share_mb << 20
         fits = self._nbytes <= limit
         return [hand_out(t, share_up_to=limit if fits else 0) for t in self.inputs.tokens]
@@ -156,7 +159,7 @@ class TrainedFamily(JobFamily):
     def handle(
         self, settings: dict[str, Any], handles: Sequence[Opens]
     ) -> tuple[Opens, dict[str, Any]]:
-        """Return batches mixed by the trial's weights, and the settings without these."""
+        """Return the corpora mixed by the trial's weights, and the settings without weights."""
         if not self._weights:
             return super().handle(settings, handles)
         kept, weights = apart(settings, self._weights)
@@ -175,7 +178,7 @@ class TrainedFamily(JobFamily):
         return [part.__module__ for part in parts]
 
     def word_averages(self) -> Callable[[Sequence[str]], Tensor] | None:
-        """As of the base: of the word vectors, or of the encoder's input embeddings."""
+        """As in the base class, for the word vectors or the encoder's input embeddings."""
         if not self.folder:  # not prepared
             return None
         if self.method.on_words:
@@ -199,7 +202,7 @@ class TrainedFamily(JobFamily):
 
     @property
     def _rung_share(self) -> float:
-        """Share of dev's rows that a rung of the search judges on."""
+        """Share of dev's rows that trials are validated on at rungs."""
         sizes = [corpus.table.num_rows for corpus in self.dev]
         most = self.config.rows_at_rungs or max(sizes)
         share: float = sum(min(size, most) for size in sizes) / sum(sizes)
@@ -212,13 +215,13 @@ class TrainedFamily(JobFamily):
             seconds_per_validation=validation_seconds,
             checkpoint_bytes=0,
             gpu=True,
-            basis=f"{examples_per_second:g} examples a second of a worker and "
-            f"{validation_seconds:g} s a validation, as stated",
+            basis=f"{examples_per_second:g} examples per second per worker and "
+            f"{validation_seconds:g} s per validation, as given",
             rung_share=self._rung_share,
         )
 
     def checkpoint_bytes(self) -> int:
-        """As of the base; that of a built-in encoder is small, and its model takes a second."""
+        """As in the base class; 0 for built-in encoders, whose checkpoints are small."""
         named = self.options.model_dump(include=PRETRAINED).values()
         builtin = not self.method.on_words and all(spec.startswith("builtin:") for spec in named)
         return 0 if builtin or not self.folder else self._checkpoint_bytes
@@ -235,7 +238,7 @@ class TrainedFamily(JobFamily):
     def export(
         self, best: FinalistRecord | TrialRecord, checkpoint: Path, folder: Path, card: Card
     ) -> None:
-        """Write weights, tokenizer, settings, readouts, card, and the references."""
+        """As in the base class; stores the embeddings of the references, too."""
         settings, _ = self.space.apart({**self.space.fixed, **best.settings})
         export_checkpoint(
             checkpoint,
@@ -256,9 +259,10 @@ class TrainedFamily(JobFamily):
 
 
 def with_weights(space: SearchSpace, names: Sequence[str]) -> SearchSpace:
-    """Return the space with the weights of all corpora but the first, whose own is 1.
+    """Return the space with the weights of mixed corpora as settings.
 
-    Of weights only their ratios matter; 1 draws a corpus as often as its size has it.
+    Only the ratios of weights matter, so the first one is fixed at 1. If all are 1, corpora are
+    drawn in proportion to their sizes.
     """
     first, *others = names
     searched: dict[str, Dimension] = {name: Uniform(0.1, 10.0, log=True) for name in others}
@@ -271,7 +275,7 @@ def with_weights(space: SearchSpace, names: Sequence[str]) -> SearchSpace:
 
 
 def _without_weights(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without the weights of mixed corpora, which are none of the training's."""
+    """Return settings without the weights of mixed corpora, which the training does not know."""
     return apart(settings, ())[0]
 
 
@@ -284,7 +288,7 @@ def _first_shards(tokens: TokenFolder) -> TokenFolder:
 
 
 def batch_sizes(space: SearchSpace) -> tuple[int, ...]:
-    """Return the batch sizes that may be tried; of a range its ends."""
+    """Return the batch sizes of the search; for a range its two ends."""
     dimension = space.settings.get("batch_size")
     if isinstance(dimension, Integer):
         return dimension.low, dimension.high
