@@ -85,8 +85,10 @@ def check_storage(folder: str, needed: int = 0) -> None:
         asked(there, lambda: files.rm_file(f"{root}/{probe}"))
 
 
-def write_document(folder: str, name: str, text: str) -> str:
+def write_document(folder: str, name: str, text: str, option: str = "--storage") -> str:
     """Write a text file in a folder or URI, whole or not at all; return where it stands.
+
+    ``option`` is what names the folder or file, for messages.
 
     Raises:
         StorageError: the disk is full, read-only or at fault, or the store does not take it; the
@@ -96,7 +98,7 @@ def write_document(folder: str, name: str, text: str) -> str:
     there = f"{folder.rstrip('/')}/{name}"
     if is_local(files):
         target = Path(root, name)
-        with writing(target, len(text.encode())):
+        with writing(target, len(text.encode()), option):
             target.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as scratch:
                 beside = Path(scratch, name)
