@@ -47,12 +47,13 @@ class InvalidValue(SentuneError, ValueError):
 
     Args:
         field: the option, setting or field as its user writes it (``--trials``, ``batch_size``).
-        value: what was given; an empty text is missing.
+        value: what was given; None and an empty text are missing.
         fix: what is allowed, as the end of "<field>: <value> cannot be used; ...".
     """
 
     def __init__(self, field: str, value: object, fix: str) -> None:
-        what = "missing" if isinstance(value, str) and not value else f"{value!r} cannot be used"
+        missing = value is None or (isinstance(value, str) and not value)
+        what = "missing" if missing else f"{value!r} cannot be used"
         super().__init__(f"{field}: {what}; {fix}")
         self.field, self.value, self.fix = field, value, fix
 

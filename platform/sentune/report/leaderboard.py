@@ -60,8 +60,9 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
         raise InvalidValue("study", "", "give the studies to compare")
     objectives = {view.summary.objective for view in views}
     if metric is None and len(objectives) > 1:
-        fix = "the studies have other objectives; give the metric to compare by"
-        raise InvalidValue("--metric", ", ".join(sorted(objectives)), fix)
+        known = ", ".join(sorted(objectives))
+        fix = f"the studies have different objectives, {known}; give the metric to compare by"
+        raise InvalidValue("--metric", None, fix)
     asked = metric or objectives.pop()
     chosen, colon, mode = asked.partition(":")
     if colon and mode not in ("max", "min"):
