@@ -102,6 +102,7 @@ def test_evaluate_writes_fractions_by_task(
     ("command", "named"),
     [
         (["encode", "gumbel", "in.txt", "file/sub/out.parquet"], "OUT.parquet"),
+        (["encode", "gumbel", "in.txt", "file/out.parquet"], "OUT.parquet"),
         (["index", "gumbel", "in.txt", "file/sub/index"], "INDEX"),
         (["evaluate", "gumbel", "--task", "rte=SNLI", "--json", "file/sub/out.json"], "--json"),
     ],

@@ -30,6 +30,8 @@ FAULTS = {
     errno.EACCES: ("this user may not write there", "change its permissions"),
     errno.EPERM: ("this user may not write there", "change its permissions"),
     errno.ENOTDIR: ("a file stands where a folder should", "move it away"),
+    errno.EEXIST: ("a file stands where a folder should", "move it away"),
+    errno.EISDIR: ("a folder stands where a file should", "move it away"),
     errno.EIO: ("the disk reports a fault", "have it checked"),
 }
 _TORCH_WRITER = "inline_container.cc"

@@ -60,8 +60,8 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
         raise InvalidValue("study", "", "give the studies to compare")
     objectives = {view.summary.objective for view in views}
     if metric is None and len(objectives) > 1:
-        known = ", ".join(sorted(objectives))
-        fix = f"the studies have different objectives, {known}; give the metric to compare by"
+        listed = ", ".join(sorted(objectives))
+        fix = f"the studies have different objectives, {listed}; give the metric to compare by"
         raise InvalidValue("--metric", None, fix)
     asked = metric or objectives.pop()
     chosen, colon, mode = asked.partition(":")
