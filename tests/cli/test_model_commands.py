@@ -98,6 +98,33 @@ def test_evaluate_writes_fractions_by_task(
 
 
 @pytest.mark.usefixtures("models")
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (["encode", "gumbel", "in.txt", "file/sub/out.parquet"], "OUT.parquet"),
+        (["encode", "gumbel", "in.txt", "file/out.parquet"], "OUT.parquet"),
+        (["index", "gumbel", "in.txt", "file/sub/index"], "INDEX"),
+        (["evaluate", "gumbel", "--task", "rte=SNLI", "--json", "file/sub/out.json"], "--json"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_one_line(
+    command: list[str],
+    named: str,
+    snli: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("a dog runs\n")
+    Path("file").touch()
+    assert run(monkeypatch, *(part.replace("SNLI", snli) for part in command)) == 2
+    said = capsys.readouterr().err
+    assert "a parent of the path is a file, not a folder" in said
+    assert said.endswith(f"or give another {named}\n")
+
+
+@pytest.mark.usefixtures("models")
 def test_a_task_that_a_model_cannot_do_is_listed_with_the_reason(
     snli: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

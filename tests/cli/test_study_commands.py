@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import shutil
@@ -22,10 +23,11 @@ from optuna.trial import TrialState as State
 from rich.console import Console
 from typer.testing import CliRunner
 
-from sentune.cli import app, main, study_screen
+from sentune.cli import app, main, study_export, study_screen
 from sentune.cli.study import stored_options
 from sentune.cli.study_export import write_trials
 from sentune.errors import InvalidValue, SentuneError, StudyConflict
+from sentune.io.atomic import StorageError
 from sentune.job.command import Ended
 from sentune.job.options import ClosedFormOptions, JobOptions
 from sentune.records import TrialRecord, TrialState
@@ -377,6 +379,22 @@ def test_export_writes_the_same_rows_in_every_format(tmp_path: Path):
     assert from_json[2][f"metrics.{OBJECTIVE}"] == pytest.approx(0.99)
     assert json.loads(from_json[1]["curve"]) == {"100": {OBJECTIVE: 0.4, "toy/loss": 0.6}}
     assert sorted(path.name for path in tmp_path.glob(".*")) == []
+
+
+def test_export_to_a_full_disk_names_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    make_study(tmp_path)
+    monkeypatch.setitem(study_export._WRITERS, ".csv", full)
+    with pytest.raises(StorageError, match=r"the disk is full.* or give another --out"):
+        run(tmp_path, "export", "toy", "--out", str(tmp_path / "trials.csv"))
+
+
+def test_export_to_a_database_that_cannot_be_opened_names_out(tmp_path: Path):
+    make_study(tmp_path)
+    with pytest.raises(InvalidValue, match=r"^--out: 'sqlite.*cannot be opened"):
+        run(tmp_path, "export", "toy", "--out", f"sqlite:///{tmp_path}")
 
 
 def test_gc_names_what_a_killed_driver_left_before_it_goes(

@@ -22,6 +22,7 @@ from sentune.io.folders import (
     new_folder,
     whole_folder,
 )
+from sentune.io.waits import WAITS
 from tests.tampering import flip
 
 KILLED = """
@@ -58,6 +59,15 @@ def write(folder: Path, text: str) -> None:
     with whole_folder(folder) as beside:
         for name in ("one", "two"):
             (beside / name).write_text(text)
+
+
+def test_what_a_writer_computes_is_no_wait_for_the_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with whole_folder(tmp_path / "model"):
+        for _ in range(10):
+            WAITS.tick(5.0)
+    assert caplog.messages == []
 
 
 def texts(folder: Path) -> set[str]:

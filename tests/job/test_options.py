@@ -70,13 +70,15 @@ def test_concurrent_auto_leaves_the_choice_to_the_plan() -> None:
         ({"stop_after_no_gain": "0"}, "--stop-after-no-gain", "greater than or equal to 1"),
         ({"sampler": "guess"}, "--sampler", "tpe"),
         ({"study": "../x"}, "--study", "no path"),
+        ({"population": "1"}, "--population", "2 or more members"),
+        ({"objective": ["rte/auc", "rte/auc:min"]}, "--objective", "each metric once"),
         ({"corpus": "snli:train.jsonl"}, "--dev", "give a corpus to select on"),
         ({"limit": "-3"}, "--limit", "greater than or equal to 1"),
         ({"prior": "both=2"}, "--prior", "both=SHARE, 0 < SHARE < 1"),
     ],
 )
 def test_a_wrong_value_names_option_value_and_what_is_allowed(
-    given: dict[str, str], option: str, hint: str
+    given: dict[str, object], option: str, hint: str
 ) -> None:
     with pytest.raises(InvalidValue) as caught:
         parse(given, DEFAULTS)

@@ -93,6 +93,7 @@ def test_the_verdict_stands_below_the_finalists() -> None:
     found.winner, found.model = 0, "model"
     found.verdict = "trial 0 is ahead of trial 3; the difference is within noise"
     text = printed(found)
+    assert "gumbel reaches direction/accuracy 91.0 ± 1.0 % on dev" in text  # without a rule, too
     assert text.index("Finalists") < text.index(found.verdict) < text.index("max_length")
 
 

@@ -121,7 +121,7 @@ def test_a_study_without_a_trial_at_its_end_is_last() -> None:
 
 def test_other_objectives_need_a_metric_and_what_lacks_it_is_last() -> None:
     views = [seen("a", [0.9]), seen("b", [0.8], objective="sts/pearson")]
-    with pytest.raises(InvalidValue, match=r"--metric.*sts/pearson"):
+    with pytest.raises(InvalidValue, match=r"^--metric: missing; .* different .*sts/pearson"):
         leaderboard(views)
     with pytest.raises(InvalidValue, match="at least one study"):
         leaderboard([])

@@ -201,6 +201,7 @@ def report_results(result: Result, console: Console, json: Path | None = None) -
     Args:
         json: file to which ``{task: {metric: fraction}}`` is written.
     """
+    from sentune.io.atomic import disk_faults
     from sentune.io.folders import write_json
 
     by_task: defaultdict[str, dict[str, float]] = defaultdict(dict)
@@ -226,8 +227,9 @@ def report_results(result: Result, console: Console, json: Path | None = None) -
     for reason, names in _by_reason(result).items():
         print_line(console, f"not measured: {names}: {reason}")
     if json is not None:
-        json.parent.mkdir(parents=True, exist_ok=True)
-        write_json(json, by_task)
+        with disk_faults(json, option="--json"):
+            json.parent.mkdir(parents=True, exist_ok=True)
+            write_json(json, by_task)
 
 
 def _by_reason(result: Result) -> dict[str, str]:

@@ -40,11 +40,12 @@ def encode(
     """Encode the sentences of a text file; empty lines are skipped."""
     from sentune.embedder.embedder import Embedder
     from sentune.embedder.index import write_embeddings
+    from sentune.io.atomic import disk_faults
 
     if out.suffix != ".parquet":
         raise InvalidValue("OUT", str(out), "end it in .parquet")
     embedder = Embedder.load(model, device)
-    with _bar(source) as advance:
+    with disk_faults(out, option="OUT.parquet"), _bar(source) as advance:
         written, empty = write_embeddings(
             embedder, source, out, batch_size=batch_size, advance=advance
         )
@@ -68,9 +69,10 @@ def index(
     """Encode the sentences of a text file into an index for `sentune search`."""
     from sentune.embedder.embedder import Embedder
     from sentune.embedder.index import SentenceIndex
+    from sentune.io.atomic import disk_faults
 
     embedder = Embedder.load(model, device)
-    with _bar(source) as advance:
+    with disk_faults(out, option="INDEX"), _bar(source) as advance:
         written, empty = SentenceIndex.build(
             embedder, source, out, factory=factory, batch_size=batch_size, advance=advance
         )

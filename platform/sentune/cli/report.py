@@ -71,7 +71,7 @@ def compare(
     print_line(console, NOTE)
     if html is not None:
         page = to_html(leaderboard_report(views, metric))
-        say(write_document(str(html.parent), html.name, page))
+        say(write_document(str(html.parent), html.name, page, "--html"))
 
 
 def screen_table(table: blocks.Table, **style: Any) -> Table:

@@ -18,6 +18,8 @@ from typer import Argument, Option
 from sentune.cli.options import Group, Optuna, Settings, Storage, StudyName, look_here
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, SentuneError
+from sentune.formatting import counted
+from sentune.io.atomic import disk_faults
 from sentune.io.databases import sqlite_from
 from sentune.study.store.driver_lock import DriverLock, Holder, ask, break_lock, standing
 from sentune.study.store.driver_process import ProcessState
@@ -287,11 +289,13 @@ def export(
     from sentune.cli.study_export import copy_study, is_optuna, write_trials
 
     view = view_of(name, storage, optuna)
-    if is_optuna(out):
-        written = copy_study(view, out)
-    else:
-        written = write_trials(view.snapshot().ends, out, curves=curves)
-    say(f"{out}: {written:,} trials")
+    with disk_faults(out, option="--out"):
+        if is_optuna(out):
+            written = copy_study(view, out)
+            finals = ", with those of the finals" if view.snapshot().finals else ""
+        else:
+            written, finals = write_trials(view.snapshot().ends, out, curves=curves), ""
+    say(f"{out}: {counted(written, 'trial')}{finals}")
 
 
 @app.command()

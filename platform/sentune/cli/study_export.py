@@ -68,7 +68,10 @@ def copy_study(view: StudyView, out: str) -> int:
         raise InvalidValue("STUDY", name, "it has no trials yet; run it first")
     names = [name, *([name + FINALS] if view.snapshot().finals else [])]
     if is_database(out):
-        target = open_storage(out, driver=True)
+        try:
+            target = open_storage(out, driver=True)
+        except InvalidValue as error:
+            raise InvalidValue("--out", error.value, error.fix) from error
         if {*names} & {study.study_name for study in target.get_all_studies()}:
             raise InvalidValue("--out", out, f"it already has a study {name!r}")
         return copy_studies(view.storage, target, names)

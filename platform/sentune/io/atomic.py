@@ -30,6 +30,8 @@ FAULTS = {
     errno.EACCES: ("this user may not write there", "change its permissions"),
     errno.EPERM: ("this user may not write there", "change its permissions"),
     errno.ENOTDIR: ("a parent of the path is a file, not a folder", "move that file away"),
+    errno.EEXIST: ("a parent of the path is a file, not a folder", "move that file away"),
+    errno.EISDIR: ("there is a folder at the path of the file", "move that folder away"),
     errno.EIO: ("the disk reports an I/O error", "have it checked"),
 }
 _TORCH_WRITER = "inline_container.cc"
@@ -88,8 +90,10 @@ def check_storage(folder: str, needed: int = 0) -> None:
         asked(there, lambda: files.rm_file(f"{root}/{probe}"))
 
 
-def write_document(folder: str, name: str, text: str) -> str:
+def write_document(folder: str, name: str, text: str, option: str = "--storage") -> str:
     """Write a text file atomically in a folder or URI; return its path or URI.
+
+    ``option`` is the option that names the folder or file, for messages.
 
     Raises:
         StorageError: the disk is full, read-only or faulty, or the object store refuses or does
@@ -99,7 +103,7 @@ def write_document(folder: str, name: str, text: str) -> str:
     there = f"{folder.rstrip('/')}/{name}"
     if is_local(files):
         target = Path(root, name)
-        with writing(target, len(text.encode())):
+        with writing(target, len(text.encode()), option):
             target.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as scratch:
                 beside = Path(scratch, name)

@@ -10,7 +10,7 @@ import re
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,11 +36,13 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     Raises:
         StorageError: the disk is full, read-only or faulty; ``folder`` is unchanged.
     """
-    with writing(folder):
-        found_again(folder)
-        with draft_beside(folder, "--storage") as beside:
+    with disk_faults(folder), ExitStack() as stack:
+        with writing(folder):
+            found_again(folder)
+            beside = stack.enter_context(draft_beside(folder, "--storage"))
             beside.chmod(0o755)
-            yield beside
+        yield beside  # outside of ``writing``: the caller may compute, which is no wait for a disk
+        with writing(folder):
             for file in beside.rglob("*"):  # safetensors' files are readable by their owner only
                 file.chmod(0o755 if file.is_dir() else 0o644)
             replace_folder(beside, folder)

@@ -74,6 +74,19 @@ def _check_name(value: str) -> None:
         raise ValueError("give letters, digits, '.', '_' and '-' (at most 64), no path")
 
 
+def _distinct(texts: tuple[str, ...]) -> tuple[str, ...]:
+    metrics = [Objective.parse(text).metric for text in texts]
+    if len({*metrics}) < len(metrics):
+        raise ValueError("give each metric once")
+    return texts
+
+
+def _members(number: int) -> int:
+    if number == 1:
+        raise ValueError("give 2 or more members, or 0 for none")
+    return number
+
+
 def _bad_rows(value: object) -> str:
     """Check ``N`` or ``P%`` and return it as text; the Python API may give a number."""
     from sentune.corpora.formats.spec import parse_bad_rows  # imports pyarrow
@@ -123,9 +136,11 @@ class StudyOptions(BaseModel):
         description=f"{', '.join(SAMPLERS)}; grid:NAME for a paper's grid, MODULE:CLASS for your "
         "own class",
     )
-    objective: tuple[Annotated[str, _checked_by(Objective.parse)], ...] = ()
-    """metric to select by, task/metric or task/metric:min; repeat it for a Pareto front (rungs and
-    finals use the first)"""
+    objective: Annotated[
+        tuple[Annotated[str, _checked_by(Objective.parse)], ...], AfterValidator(_distinct)
+    ] = ()
+    """metric to select by, task/metric or task/metric:min; repeat it for a Pareto front, which has
+    no rungs; finals use the first"""
     constraint: tuple[Annotated[str, _checked_by(Constraint.parse)], ...] = ()
     """bound on a metric, such as 'train/seconds<=600'; repeat it for several"""
     try_first: tuple[str, ...] = ()
@@ -220,7 +235,7 @@ class TrainingOptions(StudyOptions):
         "asha-promotion",
         description=f"rule by which trials are stopped at rungs: {', '.join(SCHEDULERS)}",
     )
-    population: Annotated[int, Field(ge=0)] = 0
+    population: Annotated[int, Field(ge=0), AfterValidator(_members)] = 0
     """population-based training with N members, one launcher process each; --trials, --scheduler
     and the finals do not apply then (default: off)"""
     generations: Count = 5

@@ -31,6 +31,9 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
         colour = {True: "green", None: "yellow", False: "bold red"}[against.beaten]
         print_line(console, f"{finding(seen)} {against.text}", colour)
         console.print()
+    elif summary.model is not None:  # no rule without a model has the objective
+        print_line(console, finding(seen), "bold")
+        console.print()
     metrics = [metric for metric, _ in seen.objectives]
     dim: dict[str, Any] = {"title": "Trials", "header_style": "dim"}
     console.print(trials_table(seen.ranked, metrics, varied, alive=seen.alive, **dim))

@@ -61,8 +61,9 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
         raise InvalidValue("study", "", "give at least one study to compare")
     objectives = {view.summary.objective for view in views}
     if metric is None and len(objectives) > 1:
-        fix = "the studies have different objectives; give the metric to compare by"
-        raise InvalidValue("--metric", ", ".join(sorted(objectives)), fix)
+        listed = ", ".join(sorted(objectives))
+        fix = f"the studies have different objectives, {listed}; give the metric to compare by"
+        raise InvalidValue("--metric", None, fix)
     asked = metric or objectives.pop()
     chosen, colon, mode = asked.partition(":")
     if colon and mode not in ("max", "min"):
