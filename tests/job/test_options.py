@@ -72,7 +72,7 @@ def test_concurrent_auto_leaves_the_choice_to_the_plan() -> None:
         ({"study": "../x"}, "--study", "no path"),
         ({"corpus": "snli:train.jsonl"}, "--dev", "on which corpus to select"),
         ({"limit": "-3"}, "--limit", "greater than or equal to 1"),
-        ({"prior": "both=2"}, "--prior", "both=SHARE, 0 < SHARE < 1"),
+        ({"prior": "both=2"}, "--prior", "both=SHARE with 0 < SHARE < 1"),
     ],
 )
 def test_a_wrong_value_names_option_value_and_what_is_allowed(
