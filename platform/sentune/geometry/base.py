@@ -64,8 +64,8 @@ def full_precision(function: F) -> F:
 
     @wraps(function)
     def widened(*arguments: Any, **named: Any) -> Any:
-        tensors = [a for a in (*arguments, *named.values()) if isinstance(a, Tensor)]
-        device = tensors[0].device.type if tensors else "cpu"
+        values = (*arguments, *named.values())
+        device = next(value.device.type for value in values if isinstance(value, Tensor))
         with torch.autocast(device, enabled=False):
             return function(*map(widen, arguments), **{k: widen(v) for k, v in named.items()})
 

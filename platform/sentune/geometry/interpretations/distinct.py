@@ -32,7 +32,7 @@ POOL = 3
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenReference:
-    """One chosen interpretation.
+    """A reference that was chosen for its interpretation of a sentence.
 
     Attributes:
         row: row of the reference.
