@@ -19,7 +19,10 @@ from sentune.methods.base import Gather, MethodSettings, SentenceMethod
 
 
 class GausscseSettings(MethodSettings):
-    """Defaults of appendix A; zero weights give the four losses of the paper's tables."""
+    """Settings of GaussCSE, with the defaults of appendix A.
+
+    Zero weights give the four losses of the paper's tables.
+    """
 
     dimension: int = Field(768, ge=1)
     """Dimensions of a Gaussian."""

@@ -20,7 +20,10 @@ from sentune.readouts.grid import INTERPRETATION, Readout
 
 
 class GumbelcseSettings(MethodSettings):
-    """Defaults of section 4.1; the paper does not state its Gumbel temperatures."""
+    """Settings of GumbelCSE, with the defaults of section 4.1.
+
+    The paper does not state its Gumbel temperatures.
+    """
 
     dimension: int = Field(16, ge=1)
     """Dimensions of a box; the linear layer has twice as many outputs."""

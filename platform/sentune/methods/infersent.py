@@ -21,7 +21,7 @@ from sentune.methods.sbert_softmax import Concatenation, SbertSoftmax, SbertSoft
 
 
 class InfersentSettings(SbertSoftmaxSettings):
-    """Defaults of sections 2.2 and 3.3."""
+    """Settings of InferSent, with the defaults of sections 2.2 and 3.3."""
 
     pooling: Literal["max", "mean"] = "max"
     """Sentence vector: the maximum or the mean over the states of the LSTM."""

@@ -29,7 +29,10 @@ OperatorKind = Literal["mlp", "arithmetic"]
 
 
 class IntersentSettings(MethodSettings):
-    """Defaults of section 3.2 and appendix B; the paper does not state its temperature."""
+    """Settings of InterSent, with the defaults of section 3.2 and appendix B.
+
+    The paper does not state its temperature.
+    """
 
     alpha: float = Field(0.01, ge=0.0)
     """Weight of the generative loss in Eq. 3; 0: contrastive loss only, without decoding."""

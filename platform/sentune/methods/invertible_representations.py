@@ -24,7 +24,7 @@ from sentune.methods.invertible import PARTS, ComponentFrom, Ids, Invertible
 
 
 class Representations:
-    """Compute the representations of sentences by a method.
+    """Computes the representations of sentences by a method.
 
     Args:
         method: model to use in its current state.

@@ -162,7 +162,7 @@ class KeptSentences:
         self.rows = WordRows(np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64))
 
     def add(self, texts: Sequence[str]) -> None:
-        """Keep sentences."""
+        """Add sentences."""
         self.rows = _joined(self.rows, self.words.ids(texts, self.max_length))
 
     def all_reduce(self, workers: Reducer) -> None:
