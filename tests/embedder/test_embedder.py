@@ -325,7 +325,7 @@ def test_what_is_no_model_folder_is_refused(tmp_path: Path) -> None:
     (study / "model" / "manifest.json").touch()
     with pytest.raises(InvalidValue, match=r"it is a study; name .*study/model"):
         Embedder.load(study)
-    with pytest.raises(InvalidValue, match=r"without settings.json, readouts.json"):
+    with pytest.raises(InvalidValue, match=r"lacks settings.json, readouts.json"):
         Embedder.load(tmp_path)
 
 
@@ -333,7 +333,9 @@ def test_the_working_folder_may_be_the_model(folder: Path, monkeypatch: pytest.M
     monkeypatch.chdir(folder)
     assert repr(Embedder.load(".", "cpu")) == "<Embedder gumbel on cpu>"
     monkeypatch.chdir(folder.parent)
-    with pytest.raises(InvalidValue, match=r"it is no model, without settings.json"):
+    with pytest.raises(
+        InvalidValue, match=r"it is not a model folder, because it lacks settings.json"
+    ):
         Embedder.load("")
 
 

@@ -74,7 +74,7 @@ def test_concurrent_auto_leaves_the_choice_to_the_plan() -> None:
         ({"objective": ["rte/auc", "rte/auc:min"]}, "--objective", "each metric once"),
         ({"corpus": "snli:train.jsonl"}, "--dev", "give a corpus to select on"),
         ({"limit": "-3"}, "--limit", "greater than or equal to 1"),
-        ({"prior": "both=2"}, "--prior", "both=SHARE, 0 < SHARE < 1"),
+        ({"prior": "both=2"}, "--prior", "both=SHARE with 0 < SHARE < 1"),
     ],
 )
 def test_a_wrong_value_names_option_value_and_what_is_allowed(

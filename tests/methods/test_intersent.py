@@ -148,6 +148,6 @@ def test_defaults_are_the_papers():
 
 
 def test_a_model_without_any_objective_is_refused():
-    with pytest.raises(InvalidValue, match="cannot be 0 where alpha is 0"):
+    with pytest.raises(InvalidValue, match="contrastive_weight or alpha must be above 0"):
         split({"alpha": 0, "contrastive_weight": 0}, Intersent)
     assert IntersentSettings(alpha=0).contrastive_weight == 1

@@ -67,7 +67,7 @@ def test_a_sentence_whose_gram_matrix_takes_too_much_memory_is_refused(
 ) -> None:
     text = " ".join(["w1", "w2"] * 40)
     monkeypatch.setattr(laes_fit, "_LARGEST", 4 * 5**2 * 80 * 81 - 1)
-    with pytest.raises(InvalidValue, match=r"sentence of 80 words.*max_length=25"):
+    with pytest.raises(InvalidValue, match=r"words of a sentence: 80 .*max_length=25"):
         Laes(WORDS, LaesSettings()).statistics().add([text])
     Laes(WORDS, LaesSettings(max_length=79)).statistics().add([text])
 
@@ -149,13 +149,13 @@ def test_state_comes_back(form: str) -> None:
 def test_a_state_of_another_model_is_refused() -> None:
     with pytest.raises(InvalidValue, match=r"backward\.A is missing"):
         Laes(WORDS, LaesSettings(form="bres-sum")).load_state(MODELS["res"].state())
-    with pytest.raises(InvalidValue, match="these word vectors have 3 numbers"):
+    with pytest.raises(InvalidValue, match="the word vectors have 3 dimensions"):
         Laes(table(width=3), LaesSettings()).load_state(MODELS["res"].state())
 
 
 @pytest.mark.parametrize("value", [0, 13])
 def test_units_that_the_fit_does_not_hold_are_named(value: int) -> None:
-    with pytest.raises(InvalidValue, match=rf"n_h: {value} cannot be used; the fit holds 1 to 12"):
+    with pytest.raises(InvalidValue, match=rf"n_h: {value} cannot be used; the fit has 1 to 12"):
         MODELS["res"].embed(TEXTS, value)
     with pytest.raises(InvalidValue, match="fit the method first"):
         Laes(WORDS, LaesSettings()).embed(TEXTS, 1)

@@ -160,11 +160,13 @@ def test_more_units_than_the_rank_are_refused_with_the_rank(solver: str) -> None
     model = Laes(WORDS, LaesSettings(solver=solver))
     added = model.statistics()
     added.add(["w1 w2", "w3"])  # rank 3 of 10: x_1, x_2 x_1 and x_3
-    with pytest.raises(TrialFailed, match=r"units: 4 are asked for and the sentences span 3"):
+    with pytest.raises(
+        TrialFailed, match="n_h: 4 units were requested, but the sentences span only 3"
+    ):
         model.solve(added, 4)
     empty = model.statistics()
     empty.add(["", "unknown"])
-    with pytest.raises(TrialFailed, match="span 0"):
+    with pytest.raises(TrialFailed, match="span only 0"):
         model.solve(empty, 1)
 
 

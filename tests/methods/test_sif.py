@@ -274,7 +274,7 @@ def test_the_state_of_other_vectors_is_refused() -> None:
 
 
 def test_components_beyond_the_fit_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="the fit holds 0 to 4"):
+    with pytest.raises(InvalidValue, match="the fit has 0 to 4"):
         fitted("sif", 4).embed(texts(), 5)
     with pytest.raises(TrialFailed, match="not fitted"):
         Sif(table(), SifSettings()).embed(texts(), 0)
@@ -287,7 +287,7 @@ def test_too_few_sentences_end_the_fit(sentences: list[str], span: int) -> None:
     method = Sif(table(), SifSettings())
     statistics = method.statistics()
     statistics.add(sentences)
-    with pytest.raises(TrialFailed, match=f"span {span} directions"):
+    with pytest.raises(TrialFailed, match=f"span only {span} directions"):
         method.solve(statistics, 3)
 
 

@@ -1,5 +1,7 @@
 """A readout's grid can be narrowed, widened and fixed, within what the readout allows."""
 
+import math
+
 import pytest
 
 from sentune.errors import InvalidValue
@@ -33,6 +35,7 @@ def test_a_text_becomes_a_grid(readout: Readout, text: str, grid: tuple) -> None
         (UNITS, "0", "whole numbers from 1 to 5000"),
         (UNITS, "2.5", "whole numbers"),
         (UNITS, "9..2", "smaller number first"),
+        (UNITS, "1..6000000", "6000000 cannot be used; use whole numbers from 1 to 5000"),
         (INTERSECTION, "soft", "gumbel or hard"),
     ],
 )
@@ -40,6 +43,12 @@ def test_what_is_not_allowed_is_refused_with_the_fix(readout: Readout, text: str
     with pytest.raises(InvalidValue, match=f"readout {readout.name}") as caught:
         readout.parse(text)
     assert fix in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_whole_number_must_be_finite(value: float) -> None:
+    with pytest.raises(InvalidValue, match="use whole numbers from 1 to 5000"):
+        UNITS.checked((value,))
 
 
 def test_an_empty_grid_means_found_exactly_and_is_not_the_own_one() -> None:

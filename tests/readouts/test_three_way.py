@@ -86,7 +86,7 @@ def test_a_prior_is_the_macro_f1_of_weighted_pairs(scene, prior):
     low, high, gold = scene
     shares = np.bincount(gold, minlength=3) / len(gold)
     if shares[BOTH] in (0, 1):
-        with pytest.raises(InvalidValue, match="pairs of both kinds"):
+        with pytest.raises(InvalidValue, match="give pairs of this and other classes"):
             class_weights(prior, np.array(gold))
         return
     weights = class_weights(prior, np.array(gold))

@@ -31,7 +31,7 @@ def written_by(directory: str, identity: dict[str, Any], *at: int, generation: i
         (THEIRS, "settings.learning_rate: was 0.001, is now 1e-05"),
         ({**OURS, "seed": 3}, "seed: was 3, is now 0"),
         ({**OURS, "code": "e1se"}, 'code: was "e1se", is now "c0de"'),
-        ({}, "it does not say of which"),
+        ({}, "the checkpoint does not name its run"),
     ],
 )
 def test_a_checkpoint_of_another_run_is_set_aside(

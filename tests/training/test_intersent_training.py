@@ -114,7 +114,7 @@ def test_a_folder_without_its_weights_is_refused(trained, tmp_path: Path):
     place = tmp_path / "model"
     save_model(method, folder(), place, training=training, readouts={}, card={})
     (place / "decoder" / "model.safetensors").unlink()
-    with pytest.raises(InvalidValue, match=r"without model\.safetensors"):
+    with pytest.raises(InvalidValue, match=r"lacks model\.safetensors"):
         load_method(place)
     with pytest.raises(InvalidValue, match="max_length"):
         build(max_length=500)

@@ -128,5 +128,5 @@ def test_negatives_are_told_by_their_seed() -> None:
     negatives = Negatives(COUNTS, CPU)
     assert torch.equal(negatives.draw(50, 1), negatives.draw(50, 1))
     assert not torch.equal(negatives.draw(50, 1), negatives.draw(50, 2))
-    with pytest.raises(InvalidValue, match="count the words"):
+    with pytest.raises(InvalidValue, match="no known word occurs"):
         Negatives(np.zeros(4, dtype=np.int64), CPU)

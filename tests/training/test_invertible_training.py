@@ -157,7 +157,7 @@ def test_what_is_no_model_is_refused(spec: TrialSpec, tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="does not fit"):
         InvertibleEmbedder.load(folder)
     (folder / "weights.safetensors").unlink()
-    with pytest.raises(InvalidValue, match=r"without weights\.safetensors"):
+    with pytest.raises(InvalidValue, match=r"lacks weights\.safetensors"):
         InvertibleEmbedder.load(folder)
 
 

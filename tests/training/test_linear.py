@@ -132,7 +132,7 @@ def test_an_encoder_of_an_encoder_decoder_stands_alone(tmp_path: Path) -> None:
 def test_a_tokenizer_without_cls_is_refused(tmp_path: Path) -> None:
     BertConfig(vocab_size=32).save_pretrained(tmp_path)
     save_tokenizer(tmp_path, special=False, padded=True)
-    with pytest.raises(InvalidValue, match=r"--encoder: .* begins with \[CLS\]"):
+    with pytest.raises(InvalidValue, match=r"--encoder: .* begins sentences with \[CLS\]"):
         PairTokenizer(str(tmp_path), 20)
 
 

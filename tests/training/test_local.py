@@ -180,6 +180,8 @@ def test_a_dev_corpus_that_has_changed_is_another_run(tmp_path: Path) -> None:
         ({"validate_every": 0}, "--validate-every: 0"),
         ({"seed": -1}, "--seed: -1"),
         ({"corpus": ("csv:a.csv",), "dev": ()}, "--dev: missing"),
+        ({"method": "simcse", "references": "csv:a.csv"}, "--references: .*no interpretations"),
+        ({"method": "sif", "references": "csv:a.csv"}, "--references: .*no interpretations"),
     ],
 )
 def test_an_option_out_of_its_bounds_is_refused_by_its_name(

@@ -171,7 +171,7 @@ class TestFailures:
             ({"settings": {"batch_size": 500}}, "batch_size: 500"),
             ({"settings": {"max_length": 4096}}, "the encoder takes at most 128"),
             ({"milestones": (64, 128)}, "end with max_examples"),
-            ({"milestones": (128, 64, 192)}, "milestones increase"),
+            ({"milestones": (128, 64, 192)}, "they must increase"),
             ({"method": "word2vec"}, "--method: 'word2vec'"),
         ],
     )

@@ -146,7 +146,9 @@ def test_an_existing_folder_is_replaced_whole(encoder: str, tmp_path: Path) -> N
 
 
 def test_what_is_no_model_is_refused(encoder: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match=r"it is no model, without settings\.json"):
+    with pytest.raises(
+        InvalidValue, match=r"it is not a model folder, because it lacks settings\.json"
+    ):
         load_method(tmp_path)
     saved("gumbel", encoder, tmp_path / "model")
     settings = tmp_path / "model" / "settings.json"

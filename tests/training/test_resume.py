@@ -317,7 +317,7 @@ class TestStartingFromAnotherRun:
         unnamed = replace(plain, directory=str(tmp_path / "unnamed"))
         run(unnamed, stop_after=1)
         spec = of_a_job(replace(plain, directory="", start_from=unnamed.directory))
-        with pytest.raises(InvalidValue, match="does not say of which"):
+        with pytest.raises(InvalidValue, match="the checkpoint does not name its run"):
             followed(spec)
 
     def test_a_checkpoint_in_an_object_store_is_taken(

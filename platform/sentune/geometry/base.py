@@ -1,7 +1,7 @@
-"""What a geometry of sentence embeddings can do, in at least 32 bits whatever the encoder runs in.
+"""The interface of a geometry of sentence embeddings, computed in at least float32.
 
-A sentence's embedding is one row of a packed tensor, so that gathering, caching and storing it
-is the same for points, Gaussians and boxes. Legend: N, M = sentences, D = packed width.
+The embedding of a sentence is one row of a packed tensor, so that points, Gaussians and boxes are
+gathered, cached and stored in the same way. Legend: N, M = sentences, D = packed width.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 class Geometry(Protocol):
-    """Similarity of packed embeddings, oriented as entailment.
+    """A similarity of packed embeddings that measures entailment.
 
     ``entails(p, h)`` is the degree to which ``p`` entails ``h``: P(b_h | b_p) for boxes
     (GumbelCSE Eq. 1), sim(h || p) for Gaussians (GaussCSE Eq. 3), cosine for points.
@@ -26,41 +26,46 @@ class Geometry(Protocol):
         """Whether ``entails(x, y)`` always equals ``entails(y, x)``."""
 
     def entails_table(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
-        """[N, D], [M, D] -> [N, M]; row i, column j: how far premise i entails hypothesis j."""
+        """Return the degree to which premise i entails hypothesis j, [N, D], [M, D] -> [N, M]."""
 
     def entails_tables(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """[N, D], [M, D] -> [N, M] twice: first_i entails second_j, second_j entails first_i."""
+        """Return two [N, M] tables: first_i entails second_j, and second_j entails first_i."""
 
     def entails(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
-        """[N, D], [N, D] -> [N]: the diagonal of the table, without computing the table."""
+        """Return the diagonal of the table without computing the table, [N, D], [N, D] -> [N]."""
 
     def direction(self, first: Tensor, second: Tensor) -> Tensor:
-        """[N, D], [N, D] -> [N]: positive where ``first`` entails ``second`` by similarity.
+        """Return a score that is positive if ``first`` entails ``second``, [N, D], [N, D] -> [N].
 
-        Never a difference of two underflowed probabilities. Zero everywhere if symmetric.
+        The score is computed from logarithms, so it does not underflow. It is 0 if the geometry is
+        symmetric.
         """
 
     def extent(self, embeddings: Tensor) -> Tensor:
-        """[N, D] -> [N]: log-volume of boxes, sum of log sigma of Gaussians, 0 for points."""
+        """Return the log-volume of boxes, the sum of log sigma of Gaussians, or 0 for points, [N].
+
+        Args:
+            embeddings: [N, D].
+        """
 
     def entailing_is_larger(self) -> bool:
-        """Whether the entailing sentence has the larger extent (Gaussians), not the smaller."""
+        """Return whether the entailing sentence has the larger extent (True for Gaussians)."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def full_precision(function: F) -> F:
-    """Run a function of tensors outside autocast, 16-bit arguments widened to float32.
+    """Decorate a function of tensors to run without autocast and to cast 16-bit inputs to float32.
 
-    Autocast would do the matrix products of a KL table in bfloat16, whose 8 bits turn differences
-    of a thousand summands into noise.
+    Autocast would compute the matrix products of a KL table in bfloat16. Its 8 bits of precision
+    are too few for differences between sums of a thousand terms.
     """
 
     @wraps(function)
     def widened(*arguments: Any, **named: Any) -> Any:
-        tensors = [a for a in (*arguments, *named.values()) if isinstance(a, Tensor)]
-        device = tensors[0].device.type if tensors else "cpu"
+        values = (*arguments, *named.values())
+        device = next(value.device.type for value in values if isinstance(value, Tensor))
         with torch.autocast(device, enabled=False):
             return function(*map(widen, arguments), **{k: widen(v) for k, v in named.items()})
 
@@ -68,7 +73,7 @@ def full_precision(function: F) -> F:
 
 
 def widen(value: Any) -> Any:
-    """Return a float16 or bfloat16 tensor as float32; anything else unchanged."""
+    """Cast a float16 or bfloat16 tensor to float32; return any other value unchanged."""
     if isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16):
         return value.float()
     return value

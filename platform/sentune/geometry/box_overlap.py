@@ -1,18 +1,20 @@
 """Table of log-volumes of pairwise intersections of Gumbel boxes.
 
-Where intersection and volume temperature T are equal, no pair needs an exponential. With
-a = e^((m - Z)/T) and b = e^((z - m)/T + 2 gamma) per box and dimension, m any centre that all
-boxes share, the intersection of boxes i and j has
+If the intersection and volume temperatures are both T, exponentials are needed per box only, not
+per pair. For each box and dimension, let a = e^((m - Z)/T) and b = e^((z - m)/T + 2 gamma), where
+m is a centre shared by all boxes. The intersection of boxes i and j then has
 
     (Z - z)/T - 2 gamma = log u,   u = 1 / ((a_i + a_j)(b_i + b_j)),   softplus(log u) = log1p(u)
 
-so a pair costs two additions, a product, a division and one log1p. With a volume temperature T_v
-of its own it is softplus((T/T_v) log u): two logarithms and an exponential more. The backward pass
-is written out and computes all that again: nothing of size N x M x d is ever kept.
+so a pair costs two additions, a product, a division and one log1p. If the volume has its own
+temperature T_v, the term is softplus((T/T_v) log u), which costs two more logarithms and an
+exponential. The backward pass is explicit and recomputes these terms, so that no tensor of size
+N x M x d is stored.
 
-What limits it is R = max Z - min z of a dimension, over the boxes of both sides: float32 holds to
-R = 85 T, float64 to 700 T. Each dimension takes the narrowest type that holds it, and the direct
-form (two smooth maxima and a log-softplus per pair) beyond. Legend: N, M = boxes, d = dimensions.
+The range of each dimension is R = max Z - min z over the boxes of both sides. The product form is
+accurate up to R = 85 T in float32 and 700 T in float64. Each dimension uses the narrowest type
+that suffices, or else the direct form (two smooth maxima and a log-softplus per pair). Legend:
+N, M = boxes, d = dimensions.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ from sentune.geometry.corners import (
     log_volume,
 )
 
-# Largest R/T: the product P = (a_i + a_j)(b_i + b_j) lies within e^(+-(R/T + 2.6)), and the type's
-# normal numbers within e^(+-87.3) and e^(+-708).
+# Largest R/T. The product P = (a_i + a_j)(b_i + b_j) lies within e^(+-(R/T + 2.6)), and the normal
+# numbers of float32 and float64 lie within e^(+-87.3) and e^(+-708).
 LIMITS = {torch.float32: 82.0, torch.float64: 700.0}
 MARGIN = 2.6
 LARGEST_GROUP = 16
@@ -45,11 +47,12 @@ LARGEST_GROUP = 16
 def log_overlap_table(
     first: Corners, second: Corners, temperatures: tuple[float, float], chunk: int
 ) -> Tensor:
-    """[N, d], [M, d] -> [N, M]: log-volume of the Gumbel intersection of first_i and second_j.
+    """Return the log-volume of the Gumbel intersection of first_i and second_j, shape [N, M].
 
     Args:
+        first, second: corners of [N, d] and [M, d].
         temperatures: of the intersection and of the volume.
-        chunk: numbers in one temporary of [rows, M, dimensions].
+        chunk: maximum number of elements of a [rows, M, dimensions] temporary.
     """
     if not len(first.lower) or not len(second.lower):
         return direct_overlap_table(first, second, temperatures, chunk)
@@ -71,7 +74,7 @@ def log_overlap_table(
 def direct_overlap_table(
     first: Corners, second: Corners, temperatures: tuple[float, float], chunk: int
 ) -> Tensor:
-    """Return the same table for any spread of boxes; some ten times slower."""
+    """Return the table of ``log_overlap_table`` for boxes of any range, about ten times slower."""
 
     def entries(rows: tuple[Tensor, ...], columns: tuple[Tensor, ...]) -> Tensor:
         both = gumbel_intersection(Corners(*rows), Corners(*columns), temperatures[0])
@@ -81,21 +84,20 @@ def direct_overlap_table(
 
 
 def _spread(first: Corners, second: Corners) -> Tensor:
-    """[d] on the CPU: max Z - min z over all boxes, the gaps between them included."""
+    """Return max Z - min z over all boxes for each dimension, [d] on the CPU in float64."""
     high = torch.maximum(_top(first.upper), _top(second.upper))
     low = torch.maximum(_top(-first.lower), _top(-second.lower))
     return (high + low).double().cpu()
 
 
 def _top(values: Tensor) -> Tensor:
-    # Flipped boxes (lower above upper) count with both corners all the same.
     return values.detach().amax(0)
 
 
 def _by_type(spread: Tensor, given: torch.dtype) -> dict[torch.dtype | None, list[int]]:
-    """Dimensions by the narrowest type that holds them; ``None``: the direct form.
+    """Group the dimensions by the narrowest sufficient type, ``None`` for the direct form.
 
-    A spread that is not a number compares as too wide, and the direct form hands the NaN on.
+    A dimension whose spread is NaN uses the direct form, which propagates the NaN.
     """
     groups: dict[torch.dtype | None, list[int]] = {}
     for dimension, reach in enumerate(spread.tolist()):
@@ -111,7 +113,7 @@ def _take(box: Corners, dimensions: list[int]) -> Corners:
 
 
 class _Overlap(torch.autograd.Function):
-    """Sum over dimensions of log(T_v softplus((T/T_v) log u)), and its gradient by the corners."""
+    """Sum over dimensions of log(T_v softplus((T/T_v) log u)), with an explicit gradient."""
 
     @staticmethod
     def forward(
@@ -133,8 +135,7 @@ class _Overlap(torch.autograd.Function):
         steepness = temperatures[0] / temperatures[1]
         constant = width * math.log(temperatures[1])
         table = torch.full((count, columns), constant, dtype=lower_1.dtype, device=lower_1.device)
-        # Several values of log1p(u) are multiplied before one logarithm, as many as cannot leave
-        # the type's range.
+        # Take one logarithm of a product of several log1p(u), as many as cannot overflow.
         group = min(LARGEST_GROUP, max(1, int((LIMITS[dtype] + MARGIN) / (reach + MARGIN))))
         group, rows = _tile(group, chunk, columns)
         for start in range(0, count, rows):
@@ -152,9 +153,11 @@ class _Overlap(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """With P = 1/u and x = -(T/T_v) log P: d log softplus(x) / dx = sigmoid(x) / softplus(x),
-        which is 1 / ((1 + P) log1p(1/P)) where T = T_v and in (0, 1] always; dx / dZ_i = a_i / (a_i
-        + a_j) / T_v and dx / dz_i = -b_i / (b_i + b_j) / T_v.
+        """Return the gradients of the four corners.
+
+        With P = 1/u and x = -(T/T_v) log P, d log softplus(x) / dx = sigmoid(x) / softplus(x). This
+        lies in (0, 1] and equals 1 / ((1 + P) log1p(1/P)) if T = T_v. Further,
+        dx / dZ_i = a_i / (a_i + a_j) / T_v and dx / dz_i = -b_i / (b_i + b_j) / T_v.
         """
         corners = ctx.saved_tensors
         a_1, b_1, a_2, b_2 = _exponentials(corners, ctx.temperatures[0], ctx.dtype)
@@ -184,7 +187,7 @@ class _Overlap(torch.autograd.Function):
 
 
 def _tile(group: int, chunk: int, columns: int) -> tuple[int, int]:
-    """Dimensions and rows of one [dimensions, rows, columns] temporary of ``chunk`` numbers."""
+    """Return how many dimensions and rows fit a [dimensions, rows, columns] chunk."""
     group = max(1, min(group, chunk // max(1, columns)))
     return group, rows_at_once(chunk, columns, group)
 
@@ -192,9 +195,9 @@ def _tile(group: int, chunk: int, columns: int) -> tuple[int, int]:
 def _exponentials(
     corners: tuple[Tensor, Tensor, Tensor, Tensor], temperature: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """a and b of both sides, [d, N] and [d, M].
+    """Return a and b of both sides, [d, N] and [d, M].
 
-    The exponents are formed in float64: an error of theirs is multiplied by up to R/T.
+    The exponents are computed in float64, because their errors are multiplied by up to R/T.
     """
     lower_1, upper_1, lower_2, upper_2 = (corner.double() for corner in corners)
     top = torch.maximum(_top(upper_1), _top(upper_2))

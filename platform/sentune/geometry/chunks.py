@@ -1,4 +1,4 @@
-"""Tables over pairs of rows whose entries need a third axis, in bounded memory."""
+"""Compute pairwise tables whose entries reduce over a third axis, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,36 +11,35 @@ from torch.autograd.function import once_differentiable
 
 Entries = Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], Tensor]
 
-# Numbers in one temporary. On a CPU, 2^16 numbers stay in the cache; an accelerator wants
-# fewer and larger kernels.
+# Elements of one temporary. On a CPU, 2^16 elements stay in the cache; on an accelerator, fewer and
+# larger kernels are faster.
 CPU_CHUNK = 2**16
 ACCELERATOR_CHUNK = 2**22
 
 
 def chunk_size(chunk: int | None, device: torch.device) -> int:
-    """``chunk`` if given, otherwise what suits the device."""
+    """Return ``chunk`` if it is given, otherwise the default of the device."""
     if chunk is not None:
         return chunk
     return CPU_CHUNK if device.type == "cpu" else ACCELERATOR_CHUNK
 
 
 def rows_at_once(chunk: int, columns: int, width: int) -> int:
-    """Rows of a table whose [rows, columns, width] temporary has at most ``chunk`` numbers."""
+    """Return how many rows fit a [rows, columns, width] temporary of ``chunk`` elements."""
     return max(1, chunk // max(1, columns * width))
 
 
 def table_by_rows(
     entries: Entries, rows: tuple[Tensor, ...], columns: tuple[Tensor, ...], chunk: int
 ) -> Tensor:
-    """[N, M] table from tensors of [N, d] and [M, d], a slice of rows at a time.
+    """Return an [N, M] table computed from [N, d] and [M, d] tensors, a slice of rows at a time.
 
-    Nothing of width d is kept for the backward pass: each slice is computed again there, so the
-    memory is O(chunk) beside the table itself.
+    The backward pass recomputes each slice, so the memory beside the table is O(chunk).
 
     Args:
-        entries: from tensors of [n, 1, d] and [1, M, d] to the table's rows [n, M]. Without random
-            numbers, and with no other tensors that want a gradient.
-        chunk: numbers that one [n, M, d] temporary may have.
+        entries: function of [n, 1, d] and [1, M, d] tensors that returns rows [n, M] of the table.
+            It must use no random numbers and no other tensors that require a gradient.
+        chunk: maximum number of elements of an [n, M, d] temporary.
     """
     step = rows_at_once(chunk, len(columns[0]), rows[0].shape[1])
     apply: Callable[..., Tensor] = _Recomputed.apply  # torch declares no types for it
@@ -77,7 +76,7 @@ class _Recomputed(torch.autograd.Function):
 
 
 def _slices(count: int, step: int) -> list[slice]:
-    """At least one, so that a table without rows has its columns all the same."""
+    """Return slices of ``step`` rows, at least one, so that an empty table is [0, M]."""
     return [slice(start, start + step) for start in range(0, max(count, 1), step)]
 
 

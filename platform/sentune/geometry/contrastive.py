@@ -1,17 +1,18 @@
-"""One contrastive loss with weighted terms for SimCSE, GaussCSE and GumbelCSE.
+"""The contrastive loss of SimCSE, GaussCSE and GumbelCSE, with a weight for each term.
 
-With e(x, y) the degree to which x entails y, anchor s_i, positive s_i+, hard negative s_i-:
+Let e(x, y) be the degree to which x entails y, s_i an anchor, s_i+ its positive and s_i- its hard
+negative:
 
     V_E  = sum_j exp(e(s_i, s_j+) / tau)     GumbelCSE Eq. 2, 8; GaussCSE Eq. 4
     V_C  = sum_j exp(e(s_i, s_j-) / tau)     GumbelCSE Eq. 2, 9; GaussCSE Eq. 4
-    V_R  = sum_j exp(e(s_i+, s_j) / tau)     GaussCSE Eq. 4: over premises
-    V_R1 = sum_j exp(e(s_j+, s_i) / tau)     GumbelCSE Eq. 6, 10: over hypotheses
+    V_R  = sum_j exp(e(s_i+, s_j) / tau)     GaussCSE Eq. 4, over premises
+    V_R1 = sum_j exp(e(s_j+, s_i) / tau)     GumbelCSE Eq. 6, 10, over hypotheses
     V_R2 = sum_j exp(e(s_j-, s_i) / tau)     GumbelCSE Eq. 11
 
     loss_i = -log exp(e(s_i, s_i+) / tau) / (weighted sum of the V)
 
-Local anchors meet candidates gathered from all workers with autograd; the sums over j run over
-the global batch. Legend: n = local anchors, B = global batch, D = packed width.
+The sums over j run over the global batch: candidates are gathered from all workers, and gradients
+flow back to them. Legend: n = local anchors, B = global batch, D = packed width.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from sentune.geometry.base import Geometry, full_precision
 
 @dataclass(frozen=True, kw_only=True)
 class TermWeights:
-    """What each sum V is multiplied with; a term of weight 0 is left out and not computed.
+    """Weights of the sums V; a term of weight 0 is not computed.
 
     Attributes:
-        entailment: of V_E.
-        contradiction: of V_C.
-        reverse: of V_R or V_R1, as ``reverse_orientation`` says.
-        reverse_contradiction: of V_R2.
+        entailment: weight of V_E.
+        contradiction: weight of V_C.
+        reverse: weight of V_R or V_R1, depending on ``reverse_orientation``.
+        reverse_contradiction: weight of V_R2.
         reverse_orientation: ``premises`` sums the reverse term over the batch's premises
             (GaussCSE Eq. 4), ``hypotheses`` over its hypotheses (GumbelCSE Eq. 6 and 10). Their
             gradients differ by 42 % on random data.
@@ -53,16 +54,16 @@ class TermWeights:
         for name in names:
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
-                raise InvalidValue(name, value, "a term's weight must be 0 or a positive number")
+                raise InvalidValue(name, value, "a weight must be 0 or a positive finite number")
         if not any(getattr(self, name) for name in names):
-            raise InvalidValue("weights", 0, "at least one term must have a weight above 0")
+            raise InvalidValue("weights", 0, f"one of {', '.join(names)} must be above 0")
         if self.reverse_orientation not in ("premises", "hypotheses"):
             allowed = "it must be 'premises' or 'hypotheses'"
             raise InvalidValue("reverse_orientation", self.reverse_orientation, allowed)
 
 
 def local_only(candidates: Tensor) -> Tensor:
-    """Return the gather of a single worker: what is here is all there is."""
+    """Return the candidates unchanged: the ``gather`` of a single worker."""
     return candidates
 
 
@@ -78,42 +79,39 @@ def contrastive_loss(
     gather: Callable[[Tensor], Tensor] = local_only,
     offset: int = 0,
 ) -> Tensor:
-    """Sum of loss_i over the local anchors (not their mean), a scalar.
+    """Return the sum (not the mean) of loss_i over the local anchors, a scalar.
 
-    Under data parallelism each worker multiplies it by world_size / B, since the average that
-    follows divides by world_size again.
+    Under data parallelism each worker multiplies the sum by world_size / B, because averaging the
+    gradients divides by world_size.
 
     Args:
-        anchor, positive, negative: [n, D] packed embeddings of the local rows, row i of each
-            belonging together. Without hard negatives (``None``: pairs, unsupervised SimCSE)
-            V_C and V_R2 have no summands.
+        anchor, positive, negative: [n, D] packed embeddings; row i of each belongs to one local
+            example. Without hard negatives (``None``, as for pairs) V_C and V_R2 are 0.
         temperature: tau.
-        gather: from [n, D] to [B, D], passing gradients back to where the rows came from.
-        offset: index of the first local anchor among the B gathered ones.
+        gather: function from [n, D] local rows to [B, D] rows of all workers, which passes
+            gradients back to the workers.
+        offset: index of the first local anchor among the B gathered anchors.
 
     Raises:
-        InvalidValue: temperature is not positive, or no term is left to sum.
+        InvalidValue: the temperature is not positive, or no term remains in the denominator.
     """
     if not temperature > 0:
         raise InvalidValue("temperature", temperature, "it must be above 0")
+    over_premises = weights.reverse_orientation == "premises"
+    over_hypotheses = 0.0 if over_premises else weights.reverse
     terms = _Terms(anchor, geometry, weights)
-    if weights.entailment or _reverse_over_hypotheses(weights):
-        reverse = weights.reverse if _reverse_over_hypotheses(weights) else 0.0
-        terms.add(gather(positive), weights.entailment, reverse)
+    if weights.entailment or over_hypotheses:
+        terms.add(gather(positive), weights.entailment, over_hypotheses)
     if negative is not None and (weights.contradiction or weights.reverse_contradiction):
         terms.add(gather(negative), weights.contradiction, weights.reverse_contradiction)
-    if weights.reverse and weights.reverse_orientation == "premises":
+    if weights.reverse and over_premises:
         terms.append(geometry.entails_table(positive, gather(anchor)), weights.reverse)
     own = terms.diagonal(offset) if weights.entailment else geometry.entails(anchor, positive)
     return (terms.log_sum(temperature) - own / temperature).sum()
 
 
-def _reverse_over_hypotheses(weights: TermWeights) -> bool:
-    return weights.reverse > 0 and weights.reverse_orientation == "hypotheses"
-
-
 class _Terms:
-    """Tables [n, B] of the denominator with their weights."""
+    """The weighted [n, B] tables whose exponentials form the denominator."""
 
     def __init__(self, anchor: Tensor, geometry: Geometry, weights: TermWeights) -> None:
         self.anchor, self.geometry, self.weights = anchor, geometry, weights
@@ -123,24 +121,24 @@ class _Terms:
         self.tables.append((table, weight))
 
     def add(self, candidates: Tensor, forward: float, reverse: float) -> None:
-        """e(s_i, c_j) and e(c_j, s_i), each where its weight is not 0, sharing their work."""
+        """Append e(s_i, c_j) and e(c_j, s_i), each if its weight is not 0."""
         if not reverse:
             self.append(self.geometry.entails_table(self.anchor, candidates), forward)
         elif not forward:
             self.append(self.geometry.entails_table(candidates, self.anchor).T, reverse)
         else:
-            there, back = self.geometry.entails_tables(self.anchor, candidates)
-            self.append(there, forward)
-            self.append(back, reverse)
+            entails, entailed = self.geometry.entails_tables(self.anchor, candidates)
+            self.append(entails, forward)
+            self.append(entailed, reverse)
 
     def diagonal(self, offset: int) -> Tensor:
-        """[n]: e(s_i, s_i+), from the table of V_E, which comes first."""
+        """Return e(s_i, s_i+), shape [n], from the table of V_E, which is the first."""
         return self.tables[0][0].diagonal(offset)
 
     def log_sum(self, temperature: float) -> Tensor:
-        """[n]: log of the weighted sum of the V."""
+        """Return the logarithm of the weighted sum of the V, shape [n]."""
         if not self.tables:
-            fix = "without hard negatives, entailment or reverse must have a weight above 0"
+            fix = "without hard negatives, the weight of entailment or reverse must be above 0"
             raise InvalidValue("weights", self.weights, fix)
         logits = [table / temperature + math.log(weight) for table, weight in self.tables]
         return torch.logsumexp(torch.cat(logits, dim=1), dim=1)

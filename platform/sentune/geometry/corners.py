@@ -1,6 +1,6 @@
-"""Boxes by their corners: intersection and log-volume of Gumbel boxes (Dasgupta et al., 2020).
+"""Intersection and log-volume of boxes given by their corners (Dasgupta et al., 2020).
 
-Legend: T = temperature, d = dimensions; gamma is the Euler-Mascheroni constant.
+Legend: T = temperature, d = dimensions, gamma = the Euler-Mascheroni constant.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 EULER_GAMMA = 0.57721566490153286061
-# Below, u = e^x is under 1e-34, still a normal float32, and log(log1p(u)) is x to the last bit.
+# Below this x, log(log1p(e^x)) equals x to the last bit; e^-80 = 2e-35 is a normal float32.
 ASYMPTOTE = -80.0
 
 
 class Corners(NamedTuple):
-    """Lower and upper corner, [..., d] each.
+    """The lower and upper corners of boxes, [..., d] each.
 
-    An intersection of disjoint boxes has a lower corner above its upper one; its volume is small
-    and positive.
+    The intersection of disjoint boxes has a lower corner above its upper corner. Its Gumbel volume
+    is small and positive.
     """
 
     lower: Tensor
     upper: Tensor
 
     def take(self, rows: slice | list[int] | NDArray[np.int64] | Tensor) -> Corners:
-        """Return some of the boxes [N, d]."""
+        """Return the boxes at the given rows."""
         return Corners(self.lower[rows], self.upper[rows])
 
 
 def gumbel_intersection(first: Corners, second: Corners, temperature: float) -> Corners:
-    """Smooth maximum of the lower and smooth minimum of the upper corners, inside the hard ones.
+    """Return the smooth maximum of the lower and the smooth minimum of the upper corners.
 
-    T log(e^(x/T) + e^(y/T)) is written as max + T log1p(e^(-|x - y|/T)): dividing corners by a
-    small T and multiplying again gave probabilities up to 1.0085 at T = 1e-5.
+    The result lies inside the hard intersection. T log(e^(x/T) + e^(y/T)) is computed as
+    max(x, y) + T log1p(e^(-|x - y|/T)), because dividing corners by a small T and multiplying by it
+    again gave probabilities up to 1.0085 at T = 1e-5.
     """
     lower = _smooth_maximum(first.lower, second.lower, temperature)
     upper = -_smooth_maximum(-first.upper, -second.upper, temperature)
@@ -47,17 +48,17 @@ def gumbel_intersection(first: Corners, second: Corners, temperature: float) -> 
 
 
 def hard_intersection(first: Corners, second: Corners) -> Corners:
-    """Return the intersection of sets; idempotent, unlike the Gumbel one."""
+    """Return the intersection of the boxes as sets; it is idempotent, unlike the Gumbel one."""
     return Corners(
         torch.maximum(first.lower, second.lower), torch.minimum(first.upper, second.upper)
     )
 
 
 def log_volume(box: Corners, intersection_temperature: float, volume_temperature: float) -> Tensor:
-    """[...]: log prod_d T_v softplus((Z_d - z_d - 2 gamma T_i) / T_v).
+    """Return log prod_d T_v softplus((Z_d - z_d - 2 gamma T_i) / T_v), [..., d] -> [...].
 
-    The approximation of a Gumbel box's expected volume; T_i is the scale of the corners'
-    distributions (the intersection temperature), T_v the volume temperature.
+    This approximates the expected volume of a Gumbel box. T_i is the intersection temperature (the
+    scale of the distributions of the corners), T_v the volume temperature.
     """
     side = box.upper - box.lower - 2 * EULER_GAMMA * intersection_temperature
     each = log_softplus(side / volume_temperature) + math.log(volume_temperature)
@@ -70,17 +71,17 @@ def _smooth_maximum(x: Tensor, y: Tensor, temperature: float) -> Tensor:
 
 
 def log_softplus(x: Tensor) -> Tensor:
-    """log(log(1 + e^x)), elementwise, with a gradient that tends to 1 for x -> -inf.
+    """Return log(log(1 + e^x)), elementwise, with a gradient that tends to 1 for x -> -inf.
 
-    A floor such as log(softplus(x) + 1e-13) has gradient zero there, and two disjoint boxes would
-    never find each other.
+    With a floor such as log(softplus(x) + 1e-13) the gradient would vanish there, and disjoint
+    boxes would never move towards each other.
     """
     apply: Callable[..., Tensor] = _LogSoftplus.apply  # torch declares no types for it
     return apply(x)
 
 
 def log_softplus_slope(x: Tensor) -> Tensor:
-    """Derivative of ``log_softplus``, elementwise: sigmoid(x) / softplus(x), in [0, 1]."""
+    """Return the derivative of ``log_softplus``, sigmoid(x) / softplus(x) in [0, 1]."""
     x = x.clamp(min=ASYMPTOTE)
     return x.sigmoid().div_(_softplus(x))
 
@@ -100,5 +101,5 @@ class _LogSoftplus(torch.autograd.Function):
 
 
 def _softplus(x: Tensor) -> Tensor:
-    """log(1 + e^x), elementwise; torch's is the identity above 20, an error of 1e-10."""
+    """Return log(1 + e^x), elementwise; torch's softplus errs by 1e-10 above 20."""
     return x.abs().neg_().exp_().log1p_().add_(x.clamp(min=0))

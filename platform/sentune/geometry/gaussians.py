@@ -5,8 +5,8 @@ A packed embedding is ``[mean | log_sigma]``, sigma being the standard deviation
     KL(N_i || N_j) = sum_d log(sigma_j / sigma_i) - 1/2
                            + (sigma_i^2 + (mu_i - mu_j)^2) / (2 sigma_j^2)
 
-multiplies out into products of a factor of i and a factor of j, so a table of N x M divergences
-is one matrix product and needs O(N M) memory. Legend: N, M = sentences, D = packed width, d = D/2.
+expands into products of a factor of i and a factor of j. A table of N x M divergences is therefore
+one matrix product and needs O(N M) memory. Legend: N, M = sentences, D = packed width, d = D/2.
 """
 
 from __future__ import annotations
@@ -21,15 +21,20 @@ from sentune.errors import InvalidValue
 from sentune.geometry.base import full_precision
 from sentune.geometry.chunks import chunk_size, table_by_rows
 
-# Largest squared distance from the common mean, in standard deviations, in float32: rounding leaves
-# an error of about 6e-8 of it in the divergence of two nearly equal Gaussians.
+# Largest squared distance from the common mean, in standard deviations, for float32. About 6e-8 of
+# it is the rounding error in the divergence of two nearly equal Gaussians.
 LARGEST_IN_FLOAT32 = 2**13
 
 
 def unpack(embeddings: Tensor) -> tuple[Tensor, Tensor]:
-    """[N, 2d] -> mean [N, d], log_sigma [N, d]."""
-    if embeddings.shape[-1] % 2:
-        raise InvalidValue("embedding width", embeddings.shape[-1], "it must be even: mean | sigma")
+    """Split packed embeddings [N, 2d] into mean [N, d] and log_sigma [N, d].
+
+    Raises:
+        InvalidValue: the packed width is odd.
+    """
+    width = embeddings.shape[-1]
+    if width % 2:
+        raise InvalidValue("embedding width", width, "it must be even, for [mean | log_sigma]")
     mean, log_sigma = embeddings.chunk(2, dim=-1)
     return mean, log_sigma
 
@@ -37,23 +42,24 @@ def unpack(embeddings: Tensor) -> tuple[Tensor, Tensor]:
 def kl_by_dimension(
     mean_i: Tensor, log_sigma_i: Tensor, mean_j: Tensor, log_sigma_j: Tensor
 ) -> Tensor:
-    """KL(N_i || N_j) of one-dimensional Gaussians, elementwise with broadcasting."""
+    """Return KL(N_i || N_j) of one-dimensional Gaussians, elementwise with broadcasting."""
     log_ratio = log_sigma_i - log_sigma_j
     distance = ((mean_i - mean_j) * (-log_sigma_j).exp()).square()
-    # expm1 keeps the part of nearly equal sigmas, e^2r - 1 - 2r, from cancelling to nothing.
+    # expm1 avoids cancellation in e^2r - 1 - 2r if the sigmas are nearly equal.
     return 0.5 * (torch.expm1(2 * log_ratio) - 2 * log_ratio + distance)
 
 
 @full_precision
 def kl_table(first: Tensor, second: Tensor) -> Tensor:
-    """Packed [N, D], [M, D] -> [N, M] of KL(first_i || second_j), by one matrix product.
+    """Return KL(first_i || second_j) by one matrix product, packed [N, D], [M, D] -> [N, M].
 
-    The product is in float64 where means are far apart beside the standard deviations.
+    The product is computed in float64 if the means are far apart compared with the standard
+    deviations.
     """
     mean_i, log_i = unpack(first)
     mean_j, log_j = unpack(second)
-    # KL does not change when all means move together; without the common part the squares that
-    # are multiplied out do not cancel each other's digits.
+    # A common shift of all means leaves KL unchanged; removing it reduces cancellation between the
+    # expanded squares.
     centre = torch.cat([mean_i, mean_j]).detach().mean(0)
     mean_i, mean_j = mean_i - centre, mean_j - centre
     if _far_apart(mean_j.detach(), log_j.detach()):
@@ -68,20 +74,21 @@ def kl_table(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _far_apart(mean: Tensor, log_sigma: Tensor) -> bool:
-    """Return whether float32 would lose the divergences of near pairs; centred means, [M, d]."""
+    """Return whether float32 is too coarse for close pairs, given centred means [M, d]."""
     squares = (mean * (-log_sigma).exp()).square().sum(1)
     return bool((squares > LARGEST_IN_FLOAT32).any())
 
 
 @dataclass(frozen=True)
 class Gaussians:
-    """Similarity of Gaussians; the entailing sentence has the larger variance.
+    """Gaussians, compared by KL divergence; the entailing sentence has the larger variance.
 
     Attributes:
-        form: ``sum`` is 1 / (1 + sum_d KL_d), the paper's Eq. 3. ``mean`` averages
-            1 / (1 + KL_d) over the dimensions, as the published code does; it needs N x M x d
-            numbers, which are computed in chunks and again in the backward pass.
-        chunk: numbers in one temporary of the ``mean`` form; ``None`` suits the device.
+        form: ``sum`` is 1 / (1 + sum_d KL_d), the paper's Eq. 3. ``mean`` averages 1 / (1 + KL_d)
+            over the dimensions, as the published code does. It needs N x M x d numbers, which are
+            computed in chunks and recomputed in the backward pass.
+        chunk: maximum number of elements of a temporary of the ``mean`` form; ``None`` chooses it
+            by device.
     """
 
     form: Literal["sum", "mean"] = "sum"
@@ -94,26 +101,29 @@ class Gaussians:
 
     @full_precision
     def entails_table(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
-        """[N, D], [M, D] -> [N, M]: sim(h_j || p_i), in (0, 1]."""
+        """Return sim(h_j || p_i) in (0, 1], [N, D], [M, D] -> [N, M]."""
         if self.form == "sum":
             return (1 / (1 + kl_table(hypotheses, premises))).T
         chunk = chunk_size(self.chunk, premises.device)
         return table_by_rows(_mean_form, unpack(premises), unpack(hypotheses), chunk)
 
     def entails_tables(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """[N, M] twice: first_i entails second_j, and second_j entails first_i."""
+        """Return two [N, M] tables: first_i entails second_j, and second_j entails first_i."""
         return self.entails_table(first, second), self.entails_table(second, first).T
 
     @full_precision
     def entails(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
-        """[N, D], [N, D] -> [N]: sim(h || p), in (0, 1]."""
+        """Return sim(h || p) in (0, 1], [N, D], [N, D] -> [N]."""
         if self.form == "mean":
             return _mean_form(unpack(premises), unpack(hypotheses))
         return 1 / (1 + kl_by_dimension(*unpack(hypotheses), *unpack(premises)).sum(-1))
 
     @full_precision
     def direction(self, first: Tensor, second: Tensor) -> Tensor:
-        """[N]: log sim(second || first) - log sim(first || second), positive: first entails."""
+        """Return log sim(second || first) - log sim(first || second), shape [N].
+
+        It is positive if first entails second.
+        """
         return self._log_entails(first, second) - self._log_entails(second, first)
 
     def _log_entails(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
@@ -123,7 +133,7 @@ class Gaussians:
 
     @full_precision
     def extent(self, embeddings: Tensor) -> Tensor:
-        """[N]: sum of log sigma, the paper's variance of an embedding."""
+        """Return the sum of log sigma, the paper's variance of an embedding, shape [N]."""
         return unpack(embeddings)[1].sum(-1)
 
     def entailing_is_larger(self) -> bool:
@@ -131,7 +141,7 @@ class Gaussians:
 
 
 def _mean_form(premises: tuple[Tensor, ...], hypotheses: tuple[Tensor, ...]) -> Tensor:
-    """Mean over the last axis of 1 / (1 + KL_d(h || p))."""
+    """Return the mean over the last axis of 1 / (1 + KL_d(h || p))."""
     mean_p, log_p = premises
     mean_h, log_h = hypotheses
     return (1 / (1 + kl_by_dimension(mean_h, log_h, mean_p, log_p))).mean(-1)

@@ -1,8 +1,7 @@
-"""One file per paper: encoder, geometry, loss, and settings with the paper's defaults.
+"""The methods, one file per paper: encoder, geometry, loss, and settings with the paper's defaults.
 
-A method is found by its class's ``name``: a new file in this folder is all that it takes. A user's
-own is found by its address, ``MODULE:CLASS``, or by its name among the entry points of the group
-``sentune.methods``.
+A class in a file of this folder is registered under its ``name``. A user's own method is found by
+its address, ``MODULE:CLASS``, or by the name of an entry point in the group ``sentune.methods``.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from sentune.methods.own import checked, find_own
 
 
 def _named(base: type[Any]) -> dict[str, type[Any]]:
-    """Name -> method, of every class with a name of its own in a module of this package."""
+    """Return name -> class for the subclasses of ``base`` in this package that define a name."""
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
     found: list[type[Any]] = [
         kind
@@ -37,26 +36,26 @@ REGISTRY: dict[str, type[SentenceMethod]] = _named(SentenceMethod)
 """Methods that embed sentences and compare them, trained by gradient."""
 
 TRAINED: dict[str, type[GradientMethod]] = _named(GradientMethod)
-"""All methods that are trained by gradient."""
+"""All methods trained by gradient."""
 
 CLOSED_FORM: dict[str, type[ClosedForm]] = _named(ClosedForm)
-"""Methods on word vectors, fitted in closed form."""
+"""Methods on word vectors that are fitted in closed form."""
 
 
 def find(name: str) -> type[GradientMethod]:
-    """Return the method that is trained by gradient of a name or address, a user's own too.
+    """Return the gradient-trained method of a name or an address ``MODULE:CLASS``.
 
     Raises:
-        InvalidValue: there is none, or it is no method.
+        InvalidValue: there is no such method, or the class is not a valid one.
     """
     return TRAINED[name] if name in TRAINED else find_own(name, (*TRAINED, *CLOSED_FORM))
 
 
 def find_closed_form(name: str) -> type[ClosedForm]:
-    """Return the method on word vectors of that name.
+    """Return the method on word vectors of a name.
 
     Raises:
-        InvalidValue: there is none.
+        InvalidValue: there is no such method.
     """
     if name not in CLOSED_FORM:
         raise InvalidValue("method", name, f"choose one of {', '.join(CLOSED_FORM)}")

@@ -1,4 +1,4 @@
-"""What a method is: an encoder, a geometry, a loss, and settings with the paper's defaults.
+"""Base classes of methods: an encoder, a geometry, a loss, and settings with the paper's defaults.
 
 Legend: B = local anchors, N = sentences, L = tokens, D = packed width of the geometry.
 """
@@ -22,31 +22,32 @@ Gather = Callable[[Tensor], Tensor]
 
 
 class Settings(BaseModel):
-    """Settings with checked values, described by the text under each."""
+    """Base class of settings with validated values; the string under a field is its help text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class MethodSettings(Settings):
-    """Settings that every method has; a method adds its own."""
+    """Settings common to all methods that embed sentences; subclasses add their own."""
 
     pooling: Pooling = "cls"
-    """Sentence vector: the last hidden state of [CLS], or the mean or the maxima over tokens."""
+    """Sentence vector: the last hidden state of [CLS], or the mean or maximum over the tokens."""
     temperature: float = Field(0.05, gt=0.0)
     """tau of the contrastive loss; 0.05 in SimCSE, GaussCSE and GumbelCSE."""
 
 
 class GradientMethod(nn.Module, ABC):
-    """A model that is trained by gradient, whatever its batches hold.
+    """Base class of all methods that are trained by gradient.
 
     Attributes:
-        name: key among ``sentune.methods``.
-        title: what the method is called in a text.
-        recipe: key in ``sentune.training.recipes``: how it is built, stepped, judged and kept.
+        name: key of the method in ``sentune.methods``.
+        title: name of the method in texts.
+        settings_type: class of its settings.
+        recipe: key in ``sentune.training.recipes``, which build, train, validate and save methods.
         kind: kind of corpus that it trains on.
-        objective: metric that its best checkpoint is chosen by, unless another is named.
-        readouts: what is swept on the trained model, each with the paper's grid.
-        training_defaults: defaults of the training's settings that are the paper's own.
+        objective: default metric by which the best checkpoint is chosen.
+        readouts: readouts to sweep on the trained model, each with the paper's grid.
+        training_defaults: the paper's defaults of training settings.
         on_words: whether it is built from word vectors instead of an encoder.
     """
 
@@ -63,34 +64,40 @@ class GradientMethod(nn.Module, ABC):
     @classmethod
     @abstractmethod
     def columns(cls) -> tuple[str, ...]:
-        """Columns of a batch that it trains on."""
+        """Return the columns of the corpus that it trains on."""
 
     @property
     @abstractmethod
     def geometry(self) -> Geometry:
-        """How two embeddings of this method are compared."""
+        """The geometry that compares two embeddings of this method."""
 
     def rated_parameters(self, learning_rate: float) -> list[tuple[list[nn.Parameter], float]]:
-        """Return groups of parameters with their highest learning rates: here one, at the run's
-        ``learning_rate``."""
+        """Return groups of trainable parameters with their highest learning rates.
+
+        By default there is one group, with the ``learning_rate`` of the training settings.
+        """
         return [([p for p in self.parameters() if p.requires_grad], learning_rate)]
 
     def after_step(self) -> None:
-        """What is done to the weights after each update; nothing, unless a method says so."""
+        """Change the weights after each update; the default does nothing."""
 
     def collapsed(self, loss: float, anchors: int) -> bool:
-        """Return whether the mean loss over a step's anchors, those of all workers, is what a model
-        that cannot learn any more has."""
+        """Return whether a mean loss is the one of a model that can no longer learn.
+
+        Args:
+            loss: mean over the anchors of a step.
+            anchors: number of anchors of the step on all workers.
+        """
         return False
 
 
 class SentenceMethod(GradientMethod):
-    """One paper: sentences to packed embeddings, and the loss that trains them.
+    """Base class of methods that embed sentences and train the embeddings by a loss.
 
     Attributes:
-        roles: role in the loss -> column of the corpus it is embedded from.
-        codes: columns of the corpus that hold a code in each row, such as ``label``.
-        loss_modules: modules that only the loss uses; a model folder does not have them.
+        roles: role in the loss -> column of the corpus that is embedded for it.
+        codes: columns of the corpus with one code per row, such as ``label``.
+        loss_modules: modules that only the loss uses and that a model folder omits.
     """
 
     recipe: ClassVar[str] = "sentences"
@@ -113,29 +120,32 @@ class SentenceMethod(GradientMethod):
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
-        """Return the columns that the roles are embedded from, and those of codes."""
+        """Return the columns of the roles and of the codes."""
         return tuple(dict.fromkeys((*cls.roles.values(), *cls.codes)))
 
     @abstractmethod
     def head(self, vectors: Tensor) -> Tensor:
-        """[N, H] vectors of the encoder -> [N, D] packed embeddings."""
+        """Return packed embeddings from vectors of the encoder, [N, H] -> [N, D]."""
 
     @abstractmethod
     def loss(self, embeddings: Mapping[str, Tensor], gather: Gather, offset: int = 0) -> Tensor:
-        """Sum of the local anchors' losses.
+        """Return the sum of the losses of the local anchors, a scalar.
 
         Args:
             embeddings: role -> [B, D]; column of ``codes`` -> [B].
-            gather: local rows -> rows of all workers, with gradients.
-            offset: place of the first local anchor among the gathered rows.
+            gather: function from local rows to the rows of all workers, with gradients.
+            offset: index of the first local anchor among the gathered rows.
         """
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """[N, L], [N, L] -> [N, D]. The head computes in full precision under autocast."""
+        """Return packed embeddings of token ids and mask, [N, L] each -> [N, D].
+
+        The head computes in full precision also under autocast.
+        """
         vectors = self.encoder(input_ids, attention_mask, self.settings.pooling)
         with torch.autocast(vectors.device.type, enabled=False):
             return self.head(vectors)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """As ``embed``: DistributedDataParallel sees only what goes through forward."""
+        """Return ``embed``; DistributedDataParallel requires calls to go through ``forward``."""
         return self.embed(input_ids, attention_mask)

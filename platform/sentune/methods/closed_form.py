@@ -1,8 +1,8 @@
-"""Methods on word vectors that are fitted in closed form: statistics, one decomposition, readouts.
+"""Base class of methods on word vectors that are fitted in closed form.
 
-Nothing is trained by gradient. A fit is one pass over the sentences that adds up statistics, so a
-corpus may be of any length and its parts may be added up on different machines; then one
-decomposition holds every value of the method's readout (components removed, units) at once.
+A fit accumulates statistics in one pass over the sentences, so the corpus may have any length and
+its parts may be processed on different machines. One decomposition of the statistics then serves
+every value of the method's readout (removed components, or units).
 
 Legend: S = distinct sentences, N = pairs, V = values of the readout, D = width of an embedding.
 """
@@ -27,24 +27,25 @@ Rows = NDArray[np.int64]
 
 
 class ClosedFormSettings(Settings):
-    """Settings that every method on word vectors has; a method adds its own."""
+    """Settings common to all methods on word vectors; subclasses add their own."""
 
     a: float = Field(1e-3, gt=0.0)
     """a of the weights a / (a + p(word)); 1e-3 in SIF and LAES, which do not tune it."""
     max_length: int | None = Field(None, ge=1)
-    """Words of a sentence that are used, known ones, from its beginning; none: all."""
+    """Number of known words of a sentence that are used, from its beginning; none: all."""
 
 
 class ClosedForm(ABC):
-    """One method: from word vectors and fitted statistics to similarities and embeddings.
+    """Base class of methods that turn word vectors and fitted statistics into embeddings.
 
     Attributes:
-        name: key in ``sentune.methods.CLOSED_FORM``.
-        title: what the method is called in a text.
-        axis: its readout; every value of it comes from one fit.
-        objective: metric that it is selected by, unless another is named.
+        name: key of the method in ``sentune.methods.CLOSED_FORM``.
+        title: name of the method in texts.
+        settings_type: class of its settings.
+        axis: its readout; one fit serves every value.
+        objective: default metric by which it is selected.
         kind: kind of corpus that it is fitted on.
-        on_words: that it is built from word vectors, as all of them.
+        on_words: always True, as in ``GradientMethod``.
     """
 
     name: ClassVar[str]
@@ -61,23 +62,23 @@ class ClosedForm(ABC):
 
     @abstractmethod
     def statistics(self) -> Statistics:
-        """Empty statistics, to add sentences to."""
+        """Return empty statistics, to which sentences are added."""
 
     @abstractmethod
     def solve(self, statistics: Any, largest: int, device: str = "cpu") -> None:
-        """Fit the method: one decomposition for all values of the readout up to ``largest``.
+        """Fit the method by one decomposition for all values of the readout up to ``largest``.
 
         Args:
-            statistics: that sentences were added to.
-            device: on which a whole symmetric matrix is decomposed, as torch names it.
+            statistics: statistics with all sentences added.
+            device: torch device on which a whole symmetric matrix is decomposed.
 
         Raises:
-            TrialFailed: the statistics hold too little for it.
+            TrialFailed: the sentences are too few for ``largest``.
         """
 
     @abstractmethod
     def grid(self) -> Grid:
-        """The paper's grid of the readout for these settings (LAES-HID has another than RES)."""
+        """Return the paper's grid of the readout for these settings (LAES-HID and RES differ)."""
 
     def within(self, grid: Grid) -> Grid:
         """Return the values of a grid that these word vectors allow."""
@@ -87,36 +88,36 @@ class ClosedForm(ABC):
     def similarities(
         self, sentences: Sequence[str], first: Rows, second: Rows, values: Sequence[int]
     ) -> Floats:
-        """[V, N] cosines of pairs, for each value of the readout.
+        """Return the cosines of pairs for each value of the readout, [V, N].
 
         Args:
             sentences: S distinct sentences.
-            first, second: [N] rows of ``sentences``.
-            values: of the readout, at most the ``largest`` of the fit.
+            first, second: [N] indices in ``sentences``.
+            values: V values of the readout, at most the ``largest`` of the fit.
         """
 
     @abstractmethod
     def embed(self, sentences: Sequence[str], value: int) -> NDArray[np.float32]:
-        """[S, D] embeddings at one value; the cosines of ``similarities`` are theirs."""
+        """Return embeddings at one value, [S, D]; their cosines are those of ``similarities``."""
 
     @abstractmethod
     def state(self) -> dict[str, NDArray[Any]]:
-        """What the fit found, as arrays, without the word vectors."""
+        """Return the result of the fit as arrays, without the word vectors."""
 
     @abstractmethod
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Load what ``state`` gave."""
+        """Load the arrays that ``state`` returned."""
 
 
 def eigenvectors(matrix: Floats, device: str = "cpu") -> tuple[Floats, Floats]:
-    """Return all eigenvalues of a symmetric matrix [D, D], rising, and its eigenvectors as columns.
+    """Return the eigenvalues, increasing, and eigenvectors, as columns, of a symmetric matrix.
 
-    Its lower triangle is read; it is decomposed in float64.
+    Only the lower triangle of the [D, D] matrix is read. The decomposition is in float64.
     """
     if device == "cpu":
         values, vectors = np.linalg.eigh(matrix)
         return values, vectors
-    import torch  # a fit on the CPU does without
+    import torch  # not needed for a fit on the CPU
 
     found = torch.linalg.eigh(torch.from_numpy(matrix).to(device))
     return found.eigenvalues.cpu().numpy(), found.eigenvectors.cpu().numpy()

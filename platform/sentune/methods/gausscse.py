@@ -19,22 +19,25 @@ from sentune.methods.base import Gather, MethodSettings, SentenceMethod
 
 
 class GausscseSettings(MethodSettings):
-    """Defaults of appendix A; the four losses of the paper's tables are weights of zero."""
+    """Settings of GaussCSE, with the defaults of appendix A.
+
+    Zero weights give the four losses of the paper's tables.
+    """
 
     dimension: int = Field(768, ge=1)
     """Dimensions of a Gaussian."""
     entailment_weight: float = Field(1.0, gt=0.0)
     """Weight of V_E, the sum over the batch's entailed hypotheses."""
     contradiction_weight: float = Field(1.0, ge=0.0)
-    """Weight of V_C, the sum over the batch's contradictory hypotheses (0 in "ent", "ent+rev")."""
+    """Weight of V_C, the sum over the batch's contradicted hypotheses (0 in "ent", "ent+rev")."""
     reverse_weight: float = Field(1.0, ge=0.0)
     """Weight of V_R, the sum over reversed entailments (0 in "ent", "ent+con")."""
     reverse_orientation: Literal["premises", "hypotheses"] = "premises"
-    """V_R of anchor i runs over the batch's premises (GaussCSE Eq. 4) or hypotheses (GumbelCSE
-    Eq. 6)."""
+    """Whether V_R of an anchor sums over the batch's premises (GaussCSE Eq. 4) or hypotheses
+    (GumbelCSE Eq. 6)."""
     similarity: Literal["sum", "mean"] = "sum"
-    """1 / (1 + KL) with the KL summed over dimensions (Eq. 3), or the mean over dimensions of
-    1 / (1 + KL_d) as in the published code."""
+    """sum: 1 / (1 + KL) with the KL summed over dimensions (Eq. 3). mean: the mean over dimensions
+    of 1 / (1 + KL_d), as in the published code."""
 
 
 class Gausscse(SentenceMethod):
@@ -49,21 +52,21 @@ class Gausscse(SentenceMethod):
         super().__init__(encoder, settings)
         self.mean = nn.Linear(encoder.width, settings.dimension)
         self.log_sigma = nn.Linear(encoder.width, settings.dimension)
-        # all variances start near 1: a KL of large variance ratios has no useful gradient
+        # variances start near 1, because the KL of large variance ratios has no useful gradient
         nn.init.normal_(self.log_sigma.weight, std=0.02)
         nn.init.zeros_(self.log_sigma.bias)
 
     @property
     def geometry(self) -> Gaussians:
-        """KL divergence, turned into a similarity."""
+        """Gaussians compared by KL divergence."""
         return Gaussians(form=self.settings.similarity)
 
     def head(self, vectors: Tensor) -> Tensor:
-        """[N, H] -> [N, 2 * dimension], packed as mean and log sigma."""
+        """Return mean and log sigma, packed, [N, H] -> [N, 2 * dimension]."""
         return torch.cat([self.mean(vectors), self.log_sigma(vectors)], dim=-1)
 
     def loss(self, embeddings: Mapping[str, Tensor], gather: Gather, offset: int = 0) -> Tensor:
-        """Eq. 4, summed over the local anchors."""
+        """Return Eq. 4, summed over the local anchors."""
         weights = TermWeights(
             entailment=self.settings.entailment_weight,
             contradiction=self.settings.contradiction_weight,

@@ -20,14 +20,17 @@ from sentune.readouts.grid import INTERPRETATION, Readout
 
 
 class GumbelcseSettings(MethodSettings):
-    """Defaults of section 4.1; the paper does not state its Gumbel temperatures."""
+    """Settings of GumbelCSE, with the defaults of section 4.1.
+
+    The paper does not state its Gumbel temperatures.
+    """
 
     dimension: int = Field(16, ge=1)
     """Dimensions of a box; the linear layer has twice as many outputs."""
     intersection_temperature: float = Field(0.1, gt=0.0)
-    """T of the Gumbel distributions of the corners; 0 would be hard boxes."""
+    """T of the Gumbel distributions of the corners; boxes become hard as it tends to 0."""
     volume_temperature: float | None = Field(None, gt=0.0)
-    """T of the smoothed volume; none: the intersection's, as the theory has it."""
+    """T of the smoothed volume; none: that of the intersection, as in theory."""
     entailment_weight: float = Field(1.0, gt=0.0)
     """Weight of V_E, Eq. 8: P(positive | anchor) over the batch."""
     contradiction_weight: float = Field(1.0, ge=0.0)
@@ -39,7 +42,7 @@ class GumbelcseSettings(MethodSettings):
 
 
 class Gumbelcse(SentenceMethod):
-    """One linear layer on the sentence vector: centers and offsets."""
+    """One linear layer on the sentence vector gives the center and offset of a box."""
 
     name: ClassVar[str] = "gumbel"
     title: ClassVar[str] = "GumbelCSE"
@@ -53,7 +56,7 @@ class Gumbelcse(SentenceMethod):
 
     @property
     def geometry(self) -> Boxes:
-        """Overlap of Gumbel boxes."""
+        """Gumbel boxes compared by their overlap."""
         return Boxes(
             intersection_temperature=self.settings.intersection_temperature,
             volume_temperature=self.settings.volume_temperature,
@@ -61,7 +64,7 @@ class Gumbelcse(SentenceMethod):
 
     @property
     def weights(self) -> TermWeights:
-        """The weights of the four sums."""
+        """The weights of the four sums of the loss."""
         return TermWeights(
             entailment=self.settings.entailment_weight,
             contradiction=self.settings.contradiction_weight,
@@ -71,12 +74,12 @@ class Gumbelcse(SentenceMethod):
         )
 
     def head(self, vectors: Tensor) -> Tensor:
-        """[N, H] -> [N, 2 * dimension], packed as centers and offsets."""
+        """Return centers and offsets, packed, [N, H] -> [N, 2 * dimension]."""
         packed: Tensor = self.box(vectors)
         return packed
 
     def loss(self, embeddings: Mapping[str, Tensor], gather: Gather, offset: int = 0) -> Tensor:
-        """Eq. 12, summed over the local anchors."""
+        """Return Eq. 12, summed over the local anchors."""
         return contrastive_loss(
             embeddings["anchor"],
             embeddings["positive"],
@@ -89,10 +92,10 @@ class Gumbelcse(SentenceMethod):
         )
 
     def collapsed(self, loss: float, anchors: int) -> bool:
-        """Return whether no box overlaps any other: every P is 0 and the loss is ln(4B).
+        """Return whether the loss is ln(B sum of weights), its value if no two boxes overlap.
 
-        The loss takes P and not log P, which underflows (16 dimensions, T = 0.1, gaps of 0.5), and
-        its gradient with it.
+        Every P is then 0. The loss uses P, not log P, so P and its gradient underflow (for example
+        in 16 dimensions with T = 0.1 and gaps of 0.5).
         """
         s = self.settings
         terms = (

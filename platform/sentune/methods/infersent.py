@@ -1,4 +1,4 @@
-"""InferSent: maxima over the states of a bidirectional LSTM on fixed word vectors.
+"""InferSent: max pooling over the states of a bidirectional LSTM on fixed word vectors.
 
 Conneau, Kiela, Schwenk, Barrault, Bordes: Supervised Learning of Universal Sentence
 Representations from Natural Language Inference Data, 2017, sections 2 and 3.3.
@@ -21,23 +21,24 @@ from sentune.methods.sbert_softmax import Concatenation, SbertSoftmax, SbertSoft
 
 
 class InfersentSettings(SbertSoftmaxSettings):
-    """Defaults of sections 2.2 and 3.3."""
+    """Settings of InferSent, with the defaults of sections 2.2 and 3.3."""
 
     pooling: Literal["max", "mean"] = "max"
-    """Sentence vector: the maxima or the mean over the LSTM's states."""
+    """Sentence vector: the maximum or the mean over the states of the LSTM."""
     concatenation: Concatenation = "u;v;|u-v|;u*v"
-    """What the classifier sees of the premise's vector u and the hypothesis's v."""
+    """Input of the classifier, from the vectors u of the premise and v of the hypothesis."""
     classifier_width: int | None = Field(512, ge=1)
-    """Hidden units (tanh) of the classifier; none: it is linear."""
+    """Hidden units (tanh) of the classifier; none: a linear classifier."""
     hidden_size: int = Field(2048, ge=1)
-    """Units of a direction of the LSTM; a sentence vector has twice as many numbers."""
+    """Units of each direction of the LSTM; a sentence vector is twice as wide."""
 
 
 class Infersent(SbertSoftmax):
-    """SBERT's predecessor: the same objective, another encoder.
+    """The classification objective of ``SbertSoftmax`` on a bidirectional LSTM.
 
-    A sentence without a known word is one word with a vector of zeros. The paper takes SGD at 0.1,
-    times 0.99 each epoch and a fifth after one without gain; here it is AdamW of all methods.
+    A sentence without known words is treated as one word with a zero vector. The paper trains by
+    SGD with a learning rate of 0.1, multiplied by 0.99 each epoch and by 0.2 after an epoch without
+    improvement; here AdamW is used, as for all methods.
     """
 
     name: ClassVar[str] = "infersent"
@@ -53,7 +54,7 @@ class Infersent(SbertSoftmax):
         self.lstm = nn.LSTM(encoder.width, size, batch_first=True, bidirectional=True)
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """[N, L], [N, L] -> [N, 2 hidden_size]."""
+        """Return sentence vectors of word ids and mask, [N, L] each -> [N, 2 hidden_size]."""
         states = self.encoder.states(input_ids, attention_mask)
         mask = attention_mask.clone()
         mask[:, 0] = 1

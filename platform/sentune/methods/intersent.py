@@ -1,10 +1,10 @@
-"""InterSent: operations on sentences become operations on their embeddings.
+"""InterSent: operations on sentences, carried out on their embeddings.
 
 Huang, Yao, Song, Zhang, Chen, Yu: Bridging Continuous and Discrete Spaces: Interpretable Sentence
 Representation Learning via Compositional Operations, 2023.
 
-Legend: N = items, M = those of them whose operation takes two sentences, L = tokens, D = width of
-an embedding, B = items of the global batch.
+Legend: N = items, M = items whose operation takes two sentences, L = tokens, D = width of an
+embedding, B = items of the global batch.
 """
 
 from __future__ import annotations
@@ -29,44 +29,47 @@ OperatorKind = Literal["mlp", "arithmetic"]
 
 
 class IntersentSettings(MethodSettings):
-    """Defaults of section 3.2 and appendix B; the paper does not state its temperature."""
+    """Settings of InterSent, with the defaults of section 3.2 and appendix B.
+
+    The paper does not state its temperature.
+    """
 
     alpha: float = Field(0.01, ge=0.0)
-    """Weight of the generative loss in Eq. 3; 0: contrastive alone, and nothing is decoded."""
+    """Weight of the generative loss in Eq. 3; 0: contrastive loss only, without decoding."""
     contrastive_weight: float = Field(1.0, ge=0.0)
-    """Weight of the contrastive loss, 1 in Eq. 3; 0: generative alone (Table 5)."""
+    """Weight of the contrastive loss, 1 in Eq. 3; 0: generative loss only (Table 5)."""
     generative_average: Literal["sequence", "token"] = "sequence"
-    """Eq. 2 averages over the tokens of each sequence; token: over all tokens of the batch."""
+    """sequence: average over the tokens of each target (Eq. 2). token: over all of the batch."""
     operators: OperatorKind = "mlp"
-    """Fusion and difference: mlp, or the arithmetic of Table 6, e1 + e2 and e1 - e2."""
+    """Fusion and difference. mlp: learned. arithmetic: e1 + e2 and e1 - e2 (Table 6)."""
     operator_width: int | None = Field(None, ge=1)
-    """Hidden units of fusion and difference; none: as many as the concatenated pair has."""
+    """Hidden units of fusion and difference; none: the width of the concatenated pair."""
     bottleneck_width: int = Field(384, ge=1)
     """Hidden units of compression."""
     decoder_learning_rate: float = Field(1e-4, gt=0.0)
     """Highest learning rate of decoder and operators; ``learning_rate`` is the encoder's."""
     train_encoder: bool = True
-    """no: operators and decoder on a frozen encoder, as the baselines of Table 1."""
+    """no: train operators and decoder on a frozen encoder, as the baselines of Table 1."""
 
     @field_validator("contrastive_weight")
     @classmethod
     def _something_is_learned(cls, value: float, info: ValidationInfo) -> float:
         if not value and not info.data.get("alpha"):
-            raise ValueError("it cannot be 0 where alpha is 0")
+            raise ValueError("contrastive_weight or alpha must be above 0")
         return value
 
 
 class Operators(nn.Module):
-    """Embeddings of what fusion, difference and compression make (section 2.2, appendix B).
+    """The operators fusion, difference and compression on embeddings (section 2.2, appendix B).
 
-    Reconstruction has no operator: its embedding is the sentence's own.
+    Reconstruction has no operator: it uses the embedding of the sentence.
 
     Args:
         width: D.
-        kind: ``mlp``, or the ``arithmetic`` of Table 6: e1 + e2 for fusion and e1 - e2 for
-            difference; compression stays an MLP.
+        kind: ``mlp``, or ``arithmetic`` for e1 + e2 and e1 - e2 as fusion and difference (Table 6);
+            compression is always an MLP.
         pair_width: hidden units of fusion and difference.
-        bottleneck_width: hidden units of compression, few so that the essential alone gets through.
+        bottleneck_width: hidden units of compression.
     """
 
     def __init__(
@@ -80,21 +83,21 @@ class Operators(nn.Module):
         self.compression = _mlp(width, bottleneck_width, width)
 
     def fuse(self, first: Tensor, second: Tensor) -> Tensor:
-        """[N, D], [N, D] -> [N, D]: a sentence that tells what both tell."""
+        """Return the embedding of a sentence with the content of both, [N, D], [N, D] -> [N, D]."""
         if not self.learned:
             return first + second
         fused: Tensor = self.fusion(torch.cat([first, second], dim=1))
         return fused
 
     def subtract(self, first: Tensor, second: Tensor) -> Tensor:
-        """[N, D], [N, D] -> [N, D]: what the first tells and the second does not."""
+        """Return the embedding of what only the first sentence says, [N, D], [N, D] -> [N, D]."""
         if not self.learned:
             return first - second
-        left: Tensor = self.difference(torch.cat([first, second], dim=1))
-        return left
+        difference: Tensor = self.difference(torch.cat([first, second], dim=1))
+        return difference
 
     def compress(self, first: Tensor) -> Tensor:
-        """[N, D] -> [N, D]: the essential of a sentence."""
+        """Return the embedding of a summary of the sentence, [N, D] -> [N, D]."""
         compressed: Tensor = self.compression(first)
         return compressed
 
@@ -104,8 +107,11 @@ def _mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
 
 
 class Intersent(GradientMethod):
-    """Encoder, operators and a decoder that sees nothing but the resulting embedding, through a
-    linear bridge where its width is another."""
+    """An encoder, operators on its embeddings, and a decoder of the results.
+
+    The decoder is conditioned on the resulting embedding only. If its width differs from the
+    encoder's, a linear bridge maps the embedding to it.
+    """
 
     name: ClassVar[str] = "intersent"
     title: ClassVar[str] = "InterSent"
@@ -138,42 +144,42 @@ class Intersent(GradientMethod):
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
-        """Code of the operation, its sentences, the target, and the target as the decoder's ids."""
+        """Return the columns: operation code, its sentences, target, and target in decoder ids."""
         return ("operation", "first", "second", "target", "decoded")
 
     @property
     def geometry(self) -> Points:
-        """Cosine."""
+        """Points compared by their cosine."""
         return Points()
 
     def rated_parameters(self, learning_rate: float) -> list[tuple[list[nn.Parameter], float]]:
-        """Return the encoder at the training's rate, the rest at ``decoder_learning_rate``."""
+        """Return the encoder at ``learning_rate`` and the rest at ``decoder_learning_rate``."""
         own = [p for p in self.encoder.parameters() if p.requires_grad]
         rest = [p for k, p in self.named_parameters() if not k.startswith("encoder.")]
         groups = [(own, learning_rate), (rest, self.settings.decoder_learning_rate)]
         return [group for group in groups if group[0]]
 
     def train(self, mode: bool = True) -> Intersent:
-        """As usual, but a frozen encoder drops nothing out."""
+        """Set the training mode; a frozen encoder stays in evaluation mode, without dropout."""
         super().train(mode)
         self.encoder.train(mode and self.settings.train_encoder)
         return self
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """[N, L], [N, L] -> [N, D]."""
+        """Return embeddings of token ids and mask, [N, L] each -> [N, D]."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.settings.train_encoder):
             embeddings: Tensor = self.encoder(input_ids, attention_mask, self.settings.pooling)
             return embeddings
 
     def operate(self, codes: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Embeddings of what the operations make.
+        """Return the embeddings of the results of operations, [N, D].
 
         Args:
-            codes: [N] places of the operations in ``OPERATIONS``.
-            first: [N, D].
-            second: [M, D] of the items with two sentences, in their order.
+            codes: [N] indices of the operations in ``OPERATIONS``.
+            first: [N, D] embeddings of the first sentences.
+            second: [M, D] embeddings of the second sentences of the items that have one, in order.
         """
-        # rows of `second` lie where the mask of pairs is true, counted from its start
+        # the row of `second` of each item that has one
         place = torch.isin(codes, codes.new_tensor(PAIR_CODES)).cumsum(0) - 1
         results, places = [], []
         for code in range(len(OPERATIONS)):
@@ -193,12 +199,12 @@ class Intersent(GradientMethod):
         return self.operators.compress(first) if code == COMPRESSION else first
 
     def contrastive(self, outputs: Tensor, targets: Tensor, gather: Gather, offset: int) -> Tensor:
-        """Eq. 1 with the targets of the whole batch as candidates, summed over the local items.
+        """Return Eq. 1 with the targets of the global batch, summed over the local items.
 
         Args:
-            outputs, targets: [N, D], row i of each belonging together.
-            gather: local rows -> rows of all workers, with gradients.
-            offset: place of the first local item among the gathered ones.
+            outputs, targets: [N, D]; row i of each belongs to one item.
+            gather: function from local rows to the rows of all workers, with gradients.
+            offset: index of the first local item among the gathered items.
         """
         return contrastive_loss(
             outputs,
@@ -212,13 +218,12 @@ class Intersent(GradientMethod):
         )
 
     def token_weights(self, lengths: Tensor) -> Tensor:
-        """What each item's tokens count in the mean of Eq. 2 over the global batch.
+        """Return the weight of each item's tokens in the mean of Eq. 2 over the global batch, [B].
+
+        The weight is 1 / (B |T_i|), or 1 / (sum of all |T_j|) if ``generative_average`` is token.
 
         Args:
-            lengths: [B] tokens that are predicted.
-
-        Returns:
-            [B]: 1 / (B |T_i|), or 1 / (sum of all |T_j|) where tokens are averaged.
+            lengths: [B] number of predicted tokens, |T_i|.
         """
         whole = lengths.clamp(min=1).double()
         if self.settings.generative_average == "token":
@@ -226,12 +231,12 @@ class Intersent(GradientMethod):
         return 1 / (whole * len(whole))
 
     def generative(self, outputs: Tensor, decoded: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
-        """Eq. 2: negative log-likelihoods of the targets' tokens, weighted and summed.
+        """Return Eq. 2, the weighted sum of the negative log-likelihoods of the targets' tokens.
 
         Args:
-            outputs: [N, D].
-            decoded, mask: [N, L] targets as the decoder's ids.
-            weights: [N] of each item's tokens.
+            outputs: [N, D] embeddings to decode.
+            decoded, mask: [N, L] targets in decoder ids, and their mask.
+            weights: [N] weight of each item's tokens, from ``token_weights``.
         """
         losses = self.decoder.loss_per_token(self.bridge(outputs), decoded, mask)
         return (losses.sum(1) * weights.to(losses.dtype)).sum()
@@ -239,6 +244,6 @@ class Intersent(GradientMethod):
     def decode(
         self, embeddings: Tensor, beams: int = 1, max_length: int | None = None
     ) -> list[list[int]]:
-        """[N, D] -> N lists of the decoder's ids; see ``Decoder.generate``."""
+        """Decode [N, D] embeddings to N lists of decoder ids; see ``Decoder.generate``."""
         with torch.no_grad():
             return self.decoder.generate(self.bridge(embeddings), beams, max_length)

@@ -1,10 +1,10 @@
-"""Sentence encoders whose decoder can be inverted, and is a second encoder after training.
+"""Sentence encoders with an invertible decoder, whose inverse is a second encoder after training.
 
 "Exploiting Invertible Decoders for Unsupervised Sentence Representation Learning" (Tang and de Sa).
-The inverse of a decoder from a sentence vector to a word vector costs as much as the decoder.
+The decoder maps a sentence vector to a word vector; its inverse costs as much as the decoder.
 
 Legend: B = pairs of sentences, T = words of the following sentences, K = negative samples,
-S = sentences, n = width of a word vector, d_z = of a sentence vector, D = one of them.
+S = sentences, n = width of a word vector, d_z = width of a sentence vector, D = n or d_z.
 """
 
 from __future__ import annotations
@@ -32,56 +32,55 @@ from sentune.readouts.grid import REPRESENTATION, Readout
 Ids = Sequence[np.ndarray]
 PARTS = ("z_en", "z_de", "x", "words")
 ComponentFrom = Literal["corpus", "task"]
-"""Where components come from: sentences of the training corpus, so that one sentence alone can be
-embedded, or the very sentences that are embedded, as papers' evaluations do."""
+"""Sentences that the removed components are fitted on: those of the training corpus, which allows
+embedding a single sentence, or the sentences to embed, as in the evaluations of papers."""
 
 
 class InvertibleSettings(Settings):
-    """Settings of invertible decoders; defaults follow section 4.5 unless said otherwise."""
+    """Settings of invertible decoders; defaults follow section 4.5 unless noted."""
 
     decoder: Literal["linear", "coupling"] = "linear"
-    """linear: ``x = W z + b``. coupling: affine coupling layers after it (section 3.3.2)."""
+    """linear: ``x = W z + b``. coupling: followed by affine coupling layers (section 3.3.2)."""
     hidden_size: int = Field(1024, ge=1)
-    """Width of a direction of the GRU; d_z is twice that, 2048 in the paper."""
+    """Units of each direction of the GRU; d_z is twice that, 2048 in the paper."""
     negatives: int = Field(5, ge=1)
-    """K, words drawn against each word of the following sentence."""
+    """K, negative samples for each word of the following sentence."""
     constraint: bool = True
-    """Make the rows of W orthonormal after each step; Table 2 compares with and without."""
+    """Move the rows of W towards orthonormality after each step; compared in Table 2."""
     beta: float = Field(0.01, gt=0.0, le=0.5)
-    """How far a step goes towards orthonormal rows. The optimiser pulls the other way: W W^T stays
-    off I by about the step's size over beta. After 1,000 steps of a small model (12 to 8 numbers,
-    constant rate 5e-4) the Frobenius norm of the difference is 0.033 with 0.01, 0.004 with 0.1 and
-    1e-4 with 0.45; with 0.01 and a rate that falls to 0 it is 0.003."""
+    """Step size towards orthonormal rows. The optimiser works against it: W W^T differs from I by
+    about the size of an optimiser step over beta. After 1,000 steps of a small model (d_z = 12,
+    n = 8, constant rate 5e-4) the Frobenius norm of the difference is 0.033 with 0.01, 0.004 with
+    0.1 and 1e-4 with 0.45; with 0.01 and a rate that falls to 0 it is 0.003."""
     orthogonal_start: bool = False
-    """W starts with orthonormal rows (columns where d_z is below n), not as PyTorch draws it."""
+    """Start with orthonormal rows of W (columns if d_z < n) instead of PyTorch's initialisation."""
     coupling_layers: int = Field(4, ge=1)
-    """Affine coupling layers; four let every output depend on every input."""
+    """Affine coupling layers; with four, every output depends on every input."""
     coupling_width: int = Field(300, ge=1)
-    """Hidden units of the networks s and t; the paper does not say. 300 is a word vector's width
-    there, twice that of the halves."""
+    """Hidden units of the networks s and t, which the paper does not state; 300 is its width of a
+    word vector, twice that of the halves."""
     coupling_limit: float | None = Field(0.2, gt=0.0)
-    """Bound of the log-scale: s becomes ``limit * tanh(s / limit)``; Dinh et al. (2016) use tanh
-    there. none: s as in section 3.3.2. The inverse runs on word vectors, which no decoded x has to
-    be near, and divides by exp(s). After 512 to 600 steps on books with GloVe (256 numbers, rate
-    1e-3) it gave vectors that are not finite without a bound, ten times as long as the encoder's
-    with 1 (mean r over five STS sets 51.9), twice as long with 0.2 (57.9)."""
+    """Bound of the log-scale: s becomes ``limit * tanh(s / limit)``; Dinh et al. (2016) use a tanh,
+    too. none: s as in section 3.3.2. The inverse divides word vectors by exp(s), and they need not
+    be near any decoded x. After 512 to 600 steps on books with GloVe (width 256, rate 1e-3) the
+    inverse gave vectors that are not finite without a bound, ten times as long as the encoder's
+    with 1 (mean r over five STS sets 51.9), and twice as long with 0.2 (57.9)."""
     component_sentences: int = Field(20_000, ge=1)
-    """Sentences of the training corpus, at most, that the removed components are fitted on."""
+    """Maximum sentences of the training corpus that the removed components are fitted on."""
 
 
 class Coupling(nn.Module):
-    """An affine coupling layer (section 3.3.2; Dinh et al. 2016), a bijection of n numbers.
+    """An affine coupling layer (section 3.3.2; Dinh et al. 2016), a bijection on n numbers.
 
-    One half stays as it is, the other becomes ``x2 * exp(s(x1)) + t(x1)``. The inverse is
-    ``(y2 - t(y1)) * exp(-s(y1))``; y1 is x1. The networks s and t have one hidden layer of
-    rectified linear units and linear outputs. Their output layers start at zero, so that an
-    untrained layer is the identity.
+    One half, x1, is unchanged; the other becomes ``x2 * exp(s(x1)) + t(x1)``. The inverse is
+    ``(y2 - t(y1)) * exp(-s(y1))`` with y1 = x1. The networks s and t have one hidden ReLU layer.
+    Their output layers are initialised to zero, so that an untrained layer is the identity.
 
     Args:
         width: n.
-        hidden: width of the hidden layers.
-        flipped: the second half stays, not the first.
-        limit: s becomes ``limit * tanh(s / limit)``; None leaves it as it is.
+        hidden: units of the hidden layers.
+        flipped: whether the second half is unchanged instead of the first.
+        limit: bound of s, which becomes ``limit * tanh(s / limit)``; None: no bound.
     """
 
     def __init__(
@@ -95,12 +94,12 @@ class Coupling(nn.Module):
         self.scale, self.shift = _network(kept, hidden, changed), _network(kept, hidden, changed)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., n] -> [..., n]: h."""
+        """Return h(x), [..., n] -> [..., n]."""
         kept, changed = self._split(x)
         return self._join(kept, changed * self._s(kept).exp() + self.shift(kept))
 
     def inverse(self, y: Tensor) -> Tensor:
-        """[..., n] -> [..., n]: the inverse of h."""
+        """Return h^-1(y), [..., n] -> [..., n]."""
         kept, changed = self._split(y)
         return self._join(kept, (changed - self.shift(kept)) * (-self._s(kept)).exp())
 
@@ -117,14 +116,14 @@ class Coupling(nn.Module):
 
 
 class InvertibleDecoder(nn.Module):
-    """``x = h(W z + b)``; without coupling layers h is the identity.
+    """The invertible decoder ``x = h(W z + b)``; h is the identity without coupling layers.
 
     Args:
         sentence: d_z.
         word: n.
-        layers: coupling layers; the halves that they change alternate.
-        hidden, limit: of each layer, see ``Coupling``.
-        orthogonal: whether W starts with orthonormal rows, or columns.
+        layers: number of coupling layers; they change the halves in turn.
+        hidden, limit: see ``Coupling``.
+        orthogonal: whether W is initialised with orthonormal rows (columns if d_z < n).
     """
 
     def __init__(
@@ -146,36 +145,36 @@ class InvertibleDecoder(nn.Module):
         self.couplings = nn.Sequential(*couplings)
 
     def forward(self, z: Tensor) -> Tensor:
-        """[..., d_z] -> [..., n]: f_de."""
+        """Return f_de(z), [..., d_z] -> [..., n]."""
         x: Tensor = self.couplings(self.projection(z))
         return x
 
     def inverse(self, x: Tensor) -> Tensor:
-        """[..., n] -> [..., d_z]: ``W^T (h^-1(x) - b)``, the inverse of f_de.
+        """Return ``W^T (h^-1(x) - b)``, the inverse of f_de, [..., n] -> [..., d_z].
 
-        Exact on the image of the smaller side where W is orthonormal: decoding gives x back where
-        d_z is at least n, z where it is not.
+        If W is orthonormal, ``forward(inverse(x))`` is x for d_z >= n, and ``inverse(forward(z))``
+        is z for d_z <= n.
         """
         return self.raise_to_sentence(self.uncouple(x))
 
     def uncouple(self, x: Tensor) -> Tensor:
-        """[..., n] -> [..., n]: the inverse of h."""
+        """Return h^-1(x), [..., n] -> [..., n]."""
         layer: Coupling
         for layer in reversed(self.couplings):  # type: ignore[assignment]
             x = layer.inverse(x)
         return x
 
     def raise_to_sentence(self, x: Tensor) -> Tensor:
-        """[..., n] -> [..., d_z]: ``W^T (x - b)``."""
+        """Return ``W^T (x - b)``, [..., n] -> [..., d_z]."""
         return (x - self.projection.bias) @ self.projection.weight
 
     @torch.no_grad()
     def orthonormalise(self, beta: float) -> None:
-        """``W := (1 + beta) W - beta (W W^T) W`` (section 3.3.1; Cisse et al. 2017).
+        """Set ``W := (1 + beta) W - beta (W W^T) W`` (section 3.3.1; Cisse et al. 2017).
 
-        A singular value s becomes ``s + beta s (1 - s^2)``, nearer to 1. ``(W W^T) W`` is
-        ``W (W^T W)``, so that with fewer columns than rows the columns become orthonormal
-        (footnote 1); the smaller of the two products is taken.
+        Each singular value s becomes ``s + beta s (1 - s^2)``, which is closer to 1. ``(W W^T) W``
+        is equal to ``W (W^T W)``; the cheaper product is computed. If W has fewer columns than
+        rows, its columns become orthonormal (footnote 1).
         """
         weight = self.projection.weight
         wide = weight.shape[1] >= weight.shape[0]
@@ -184,12 +183,12 @@ class InvertibleDecoder(nn.Module):
 
     @torch.no_grad()
     def deviation(self) -> float:
-        """Frobenius norm of ``W W^T - I``, of ``W^T W - I`` where d_z is below n."""
+        """Return the Frobenius norm of ``W W^T - I``, or of ``W^T W - I`` if d_z < n."""
         return float(torch.linalg.vector_norm(self.spectrum() - 1))
 
     @torch.no_grad()
     def spectrum(self) -> Tensor:
-        """[n] eigenvalues of ``W W^T`` (section 4.5), falling; [d_z] where d_z is below n."""
+        """Return the min(n, d_z) largest eigenvalues of ``W W^T`` (section 4.5), decreasing."""
         values: Tensor = torch.linalg.svdvals(self.projection.weight.double())
         return values.square()
 
@@ -202,12 +201,15 @@ def _network(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
 
 
 class Postprocessing(nn.Module):
-    """Components of the four pooled vectors of a sentence, and what is combined of them.
+    """Remove a component from each of the four pooled vectors of a sentence, and combine them.
 
-    Section 3.4 removes the top principal component as Arora et al. (2017) do: the first right
-    singular vector of the matrix of vectors, which is not centred. Components are buffers, so that
-    checkpoints have them; zero until they are fitted. ``sentence`` is d_z, the width of ``z_en``
-    and ``z_de``, ``word`` n, that of ``x`` and ``words``.
+    The component is the first right singular vector of the matrix of vectors, which is not centred
+    (section 3.4; Arora et al. 2017). Components are buffers, so that checkpoints include them; they
+    are zero until they are fitted.
+
+    Args:
+        sentence: d_z, the width of ``z_en`` and ``z_de``.
+        word: n, the width of ``x`` and ``words``.
     """
 
     def __init__(self, *, sentence: int, word: int) -> None:
@@ -219,10 +221,13 @@ class Postprocessing(nn.Module):
 
     @torch.no_grad()
     def fit(self, parts: Mapping[str, Tensor]) -> Postprocessing:
-        """Take components and lengths from the pooled vectors of S sentences; gives itself.
+        """Fit components and lengths to the pooled vectors of S sentences, and return self.
+
+        Args:
+            parts: name in ``PARTS`` -> [S, d_z] or [S, n].
 
         Raises:
-            TrialFailed: no sentence has a vector other than zero, or one is not finite.
+            TrialFailed: all vectors are zero, or one is not finite.
         """
         for part in PARTS:
             vectors = parts[part]
@@ -233,19 +238,19 @@ class Postprocessing(nn.Module):
         return self
 
     def fitted(self, parts: Mapping[str, Tensor]) -> Postprocessing:
-        """Another one, fitted on other sentences."""
+        """Return a new instance that is fitted to the pooled vectors of other sentences."""
         other = Postprocessing(sentence=self.widths["z_en"], word=self.widths["words"])
         return other.to(parts["words"]).fit(parts)
 
     def forward(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Every representation of S sentences by name.
+        """Return every representation of S sentences by name, [S, d_z] or [S, n].
 
-        ``z_en``, ``z_de`` and ``words`` without their components, and ``x = f_de(z)`` likewise;
-        ``ensemble``: the average of z_en and z_de (section 5.2); ``decoded``: the average of words
-        and x (section 5.3, Table 4). The averages are of the vectors as they are, as in the paper,
-        so that the longer one counts more. ``ensemble_scaled`` and ``decoded_scaled`` first divide
-        both by their root mean square lengths over the fitted sentences: nothing changes where the
-        lengths are alike (linear: 1.2 and 1.4), much where they are not (coupling: 1.3 and 2.5).
+        ``z_en``, ``z_de``, ``words`` and ``x = f_de(z)`` are without their components. ``ensemble``
+        is the average of z_en and z_de (section 5.2), ``decoded`` that of words and x (section 5.3,
+        Table 4). As in the paper, the vectors are not normalised before averaging, so that the
+        longer one has more weight. ``ensemble_scaled`` and ``decoded_scaled`` first divide them by
+        their root mean square lengths over the fitted sentences. This matters little if the lengths
+        are similar (linear: 1.2 and 1.4) and much if they differ (coupling: 1.3 and 2.5).
         """
         left = {part: self._removed(part, parts[part]) for part in PARTS}
         even = {part: left[part] / self.get_buffer(f"length_{part}") for part in PARTS}
@@ -266,21 +271,21 @@ class Postprocessing(nn.Module):
 
 
 def top_component(vectors: Tensor) -> Tensor:
-    """[S, D] -> [D] first right singular vector, of length 1; the sign is of no consequence.
+    """Return the first right singular vector, of length 1 and any sign, [S, D] -> [D].
 
     Raises:
-        TrialFailed: the vectors are all zero, or one is not finite.
+        TrialFailed: all vectors are zero, or one is not finite.
     """
     matrix = vectors.double().cpu().numpy()
     if not matrix.any() or not np.isfinite(matrix).all():
-        raise TrialFailed("no component can be found: the vectors are all zero or not finite")
+        raise TrialFailed("no component can be fitted: the vectors are all zero or not finite")
     size, linalg = matrix.shape[1], scipy.sparse.linalg
 
     def gram(v: NDArray[np.float64]) -> NDArray[np.float64]:
         return matrix.T @ (matrix @ v)
 
     operator = linalg.LinearOperator((size, size), matvec=gram, dtype=np.float64)
-    start = matrix[matrix.any(axis=1)][0]  # a fixed start: the same vectors give the same bits
+    start = matrix[matrix.any(axis=1)][0]  # a fixed start makes the result reproducible
     _, found = linalg.eigsh(operator, k=1, v0=start)
     return torch.from_numpy(found[:, 0]).to(vectors)
 
@@ -288,7 +293,7 @@ def top_component(vectors: Tensor) -> Tensor:
 class Invertible(GradientMethod):
     """A bidirectional GRU that predicts the words of the next sentence by an invertible decoder.
 
-    The word vectors are fixed (section 4) and belong to no checkpoint. ``encoder`` is f_en,
+    The word vectors are fixed (section 4) and not part of checkpoints. ``encoder`` is f_en and
     ``decoder`` f_de; ``postprocessing`` is fitted at validation.
     """
 
@@ -326,42 +331,46 @@ class Invertible(GradientMethod):
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
-        """Return a sentence and the one that follows it."""
+        """Return the columns of a sentence and of the sentence that follows it."""
         return "text", "following"
 
     @property
     def geometry(self) -> Points:
-        """Cosine of points."""
+        """Points compared by their cosine."""
         return Points()
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device of the weights."""
         return self.decoder.projection.weight.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """What it computes in, but for autocast."""
+        """The dtype of the weights, in which it computes outside autocast."""
         return self.decoder.projection.weight.dtype
 
     def words(self, texts: Ids) -> PackedSequence:
-        """Rows of the word table for each sentence, none empty -> their vectors, packed."""
+        """Return the packed vectors of the words of non-empty sentences.
+
+        Args:
+            texts: rows of the word table for each sentence.
+        """
         ids = pack(texts, self.device)
         return carry(ids, self.vectors(ids.data, self.dtype))
 
     def encode(self, texts: Ids) -> Tensor:
-        """[B, d_z] z of section 3.2: the last hidden states of both directions."""
+        """Return z of section 3.2, the last hidden states of both directions, [B, d_z]."""
         return self.encoder.last(self.words(texts)).to(self.dtype)
 
     def loss(self, texts: Ids, followings: Ids, negatives: Tensor) -> Tensor:
-        """Sum over the pairs of the negative log-likelihood of section 3.1, by negative sampling.
+        """Return the loss of section 3.1 with negative sampling, summed over the pairs.
 
-        For a pair it is the mean over the words w of the following sentence of
+        The loss of a pair is the mean over the words w of the following sentence of
         ``-log sigmoid(x^T v_w) - sum_k log sigmoid(-x^T v_k)``.
 
         Args:
-            texts, followings: B sentences each, as rows of the word table; none is empty.
-            negatives: [T, K] rows of the word table, the samples of each following word.
+            texts, followings: B non-empty sentences each, as rows of the word table.
+            negatives: [T, K] rows of the word table, the samples for each following word.
         """
         z = self.encode(texts)
         counts = torch.tensor([len(words) for words in followings], device=z.device)
@@ -374,6 +383,6 @@ class Invertible(GradientMethod):
             return (terms / counts.repeat_interleave(counts)).sum()
 
     def after_step(self) -> None:
-        """The update towards orthonormal rows, where the constraint is on."""
+        """Move W towards orthonormal rows if ``constraint`` is set."""
         if self.settings.constraint:
             self.decoder.orthonormalise(self.settings.beta)

@@ -1,9 +1,9 @@
-"""The representations of sentences that an invertible model offers, from text.
+"""Representations of sentences by an invertible model.
 
-One vector of a sentence comes from a vector at each of its words (Tang and de Sa, section 4.6).
+A sentence vector pools one vector for each word of the sentence (Tang and de Sa, section 4.6).
 
 Legend: N = sentences, L = words of the longest one, S = sentences of all chunks, n = width of a
-word vector, d_z = of a sentence vector, D = any width.
+word vector, d_z = width of a sentence vector, D = any width.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from sentune.methods.invertible import PARTS, ComponentFrom, Ids, Invertible
 
 
 class Representations:
-    """Text to representations, with the method as it stands.
+    """Computes the representations of sentences by a method.
 
-    Of a sentence the first ``max_length`` known words are used; ``size`` sentences go through the
-    model together.
+    Args:
+        method: model to use in its current state.
+        max_length: number of known words of a sentence that are used, from its beginning.
+        size: number of sentences in a chunk.
     """
 
     def __init__(self, method: Invertible, *, max_length: int, size: int) -> None:
@@ -36,18 +38,19 @@ class Representations:
     def __call__(
         self, sentences: Sequence[str], component_from: ComponentFrom = "corpus"
     ) -> dict[str, Tensor]:
-        """Every representation by its name, [S, d_z] or [S, n]; see ``Postprocessing.forward``.
+        """Return every representation by name, [S, d_z] or [S, n]; see ``Postprocessing.forward``.
 
-        A sentence without a known word is zero in each.
+        A sentence without known words is represented by zeros.
 
         Args:
-            component_from: ``task`` fits the removed components on these sentences.
+            component_from: ``corpus`` removes the stored components; ``task`` fits components on
+                these sentences.
 
         Raises:
-            InvalidValue: it is neither.
+            InvalidValue: ``component_from`` is neither.
         """
         if component_from not in (known := get_args(ComponentFrom)):
-            raise InvalidValue("component_from", component_from, f"give {' or '.join(known)}")
+            raise InvalidValue("component_from", component_from, f"use {' or '.join(known)}")
         parts = mean_parts(self.method, self._rows(sentences), self._size)
         stored = self.method.postprocessing
         removal = stored if component_from == "corpus" else stored.fitted(parts)
@@ -55,13 +58,13 @@ class Representations:
         return found
 
     def features(self, sentences: Sequence[str], *, representation: str = "ensemble") -> Tensor:
-        """[S, 6 d_z] for a linear classifier on top; see ``three_pools``.
+        """Return features for a linear classifier, [S, 6 d_z]; see ``three_pools``.
 
         Args:
-            representation: ``z_en`` or ``z_de`` for [S, 3 d_z] of one encoder alone.
+            representation: ``ensemble``; ``z_en`` or ``z_de`` for [S, 3 d_z] of one encoder.
 
         Raises:
-            InvalidValue: another name.
+            InvalidValue: ``representation`` has another value.
         """
         found = three_pools(self.method, self._rows(sentences), self._size)
         halves = dict(zip(("z_en", "z_de"), found.chunk(2, dim=1), strict=True))
@@ -72,7 +75,7 @@ class Representations:
         return parts[representation]
 
     def fit(self, rows: Ids) -> None:
-        """Fit the stored components on sentences, as rows of the word table."""
+        """Fit the stored components on sentences given as rows of the word table."""
         self.method.postprocessing.fit(mean_parts(self.method, rows, self._size))
 
     def _rows(self, sentences: Sequence[str]) -> list[np.ndarray]:
@@ -81,10 +84,11 @@ class Representations:
 
 
 def mean_parts(method: Invertible, rows: Ids, size: int) -> dict[str, Tensor]:
-    """Means over the words of S sentences; zero for a sentence without words.
+    """Return the means over the words of S sentences by name, zeros for sentences without words.
 
-    ``z_en`` [S, d_z] of the hidden states, ``z_de`` [S, d_z] of the inverse decoder on the word
-    vectors, ``x`` [S, n] of the decoder on the hidden states, ``words`` [S, n] of the word vectors.
+    ``z_en`` [S, d_z] is the mean of the hidden states, ``z_de`` [S, d_z] that of the inverse
+    decoder on the word vectors, ``x`` [S, n] that of the decoder on the hidden states, and
+    ``words`` [S, n] that of the word vectors.
     """
     widths = [method.postprocessing.widths[part] for part in PARTS]
     found = _in_chunks(method, rows, size, sum(widths), _means)
@@ -92,34 +96,34 @@ def mean_parts(method: Invertible, rows: Ids, size: int) -> dict[str, Tensor]:
 
 
 def three_pools(method: Invertible, rows: Ids, size: int) -> Tensor:
-    """[S, 6 d_z] maximum, minimum and mean of the encoder's vectors, then of the inverse decoder's.
+    """Return maximum, minimum and mean of the encoder's, then the inverse decoder's, vectors.
 
-    For a linear classifier on top (section 4.6); no component is removed, since a classifier can
-    do without a direction by itself.
+    They are features for a linear classifier (section 4.6), [S, 6 d_z]. No component is removed,
+    because a classifier can learn to ignore a direction.
     """
     return _in_chunks(method, rows, size, 6 * method.encoder.width, _extremes)
 
 
 def means(padded: Tensor, lengths: Tensor) -> Tensor:
-    """[N, L, D], zero behind each sentence's end -> [N, D]."""
+    """Return the means over the words, [N, L, D] with zero padding -> [N, D]."""
     return padded.sum(1) / lengths[:, None].to(padded)
 
 
 def extremes(padded: Tensor, lengths: Tensor) -> Tensor:
-    """[N, L, D] -> [N, 2 D] the largest and the smallest of each number over a sentence's words."""
+    """Return the maximum and the minimum over the words, [N, L, D] -> [N, 2 D]."""
     places = torch.arange(padded.shape[1], device=padded.device)
-    behind = (places >= lengths[:, None].to(padded.device))[:, :, None]
-    largest = padded.masked_fill(behind, -torch.inf).amax(1)
-    return torch.cat((largest, padded.masked_fill(behind, torch.inf).amin(1)), dim=1)
+    padding = (places >= lengths[:, None].to(padded.device))[:, :, None]
+    largest = padded.masked_fill(padding, -torch.inf).amax(1)
+    return torch.cat((largest, padded.masked_fill(padding, torch.inf).amin(1)), dim=1)
 
 
 def _means(method: Invertible, words: PackedSequence, states: PackedSequence) -> Tensor:
-    """The mean of ``W^T (u - b)`` is taken as that of u, which is narrower."""
-    back, lengths = unpack(carry(words, method.decoder.uncouple(words.data)))
-    ahead, _ = unpack(carry(states, method.decoder(states.data)))
+    uncoupled, lengths = unpack(carry(words, method.decoder.uncouple(words.data)))
+    decoded, _ = unpack(carry(states, method.decoder(states.data)))
     encoded, own = unpack(states)[0], unpack(words)[0]
-    z_de = method.decoder.raise_to_sentence(means(back, lengths))
-    parts = (means(encoded, lengths), z_de, means(ahead, lengths), means(own, lengths))
+    # the mean of W^T (u - b) is computed from that of u, which is narrower
+    z_de = method.decoder.raise_to_sentence(means(uncoupled, lengths))
+    parts = (means(encoded, lengths), z_de, means(decoded, lengths), means(own, lengths))
     return torch.cat(parts, dim=1)
 
 
@@ -140,7 +144,7 @@ def _in_chunks(
     width: int,
     pool: Callable[[Invertible, PackedSequence, PackedSequence], Tensor],
 ) -> Tensor:
-    """[S, width] of sentences of like length together; the decoder computes in full precision."""
+    """Pool sentences in chunks of similar length, [S, width]; the decoder runs without autocast."""
     lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
     order = np.argsort(-lengths, kind="stable")[: int((lengths > 0).sum())]
     found = torch.zeros(len(rows), width, dtype=method.dtype, device=method.device)

@@ -1,15 +1,16 @@
 """LAES: sentence embeddings from a linear autoencoder for sequences that is fitted in closed form.
 
 Carta and Bacciu, "Sequential Sentence Embeddings for Semantic Similarity". One pass over the
-sentences, one decomposition, and every number of units at once.
+sentences and one decomposition serve every number of units.
 
-A model of p units is no prefix of a larger one's hidden state, so each p runs its own recurrence
-(LAES Eq. 1). Shared are the word vectors, A x of the largest model (rows are units), and the order
-of the sentences: with the longest first, those that still have a word t are a prefix, so that no
+The hidden state of a model of p units is not a prefix of that of a larger model, so each p runs its
+own recurrence (LAES Eq. 1). All p share the word vectors and the projections A x of the largest
+model. Sentences are sorted by decreasing length, so that those with a word t are a prefix and no
 padding is multiplied.
 
 Legend: S = distinct sentences, N = pairs, V = numbers of units, T = words in all, W = distinct
-words, n = width of a word vector, l = words of a sentence, p = units, P = of the largest model.
+words, n = width of a word vector, l = words of a sentence, p = units, P = units of the largest
+model.
 """
 
 from __future__ import annotations
@@ -41,50 +42,50 @@ from sentune.readouts.grid import Grid, Readout
 Form = Literal["hid", "reco", "res", "bres-sum", "bres-cat"]
 
 _SMALL, _LARGE = tuple(range(1, 151)), (150, 300, 600, 1200, 2400)
-"""Section VI: of RES and of BRES, which is made of it; of HID and RECO."""
+"""Grids of section VI: that of RES and BRES, and that of HID and RECO."""
 
 _BUDGET = 1 << 27
-"""Bytes of the words' projections A x that are in memory at once."""
+"""Maximum bytes of projections A x in memory."""
 
 _WAYS = ("forward", "backward")
-"""Names of the models in a fit's state."""
+"""Names of the models in the state of a fit."""
 
 
 class LaesSettings(ClosedFormSettings):
     """Settings of LAES."""
 
     max_length: int | None = Field(None, ge=1)
-    """Words of a sentence that are used, known ones, from its beginning; none: all, as in the
-    paper. The fit's memory grows with the square of the longest sentence: 225 MB for 25 words of
-    300 dimensions. Sentences are cut and not the autoencoder's lags: with cut lags it is no longer
-    the optimum."""
+    """Number of known words of a sentence that are used, from its beginning; none: all, as in the
+    paper. The memory of the fit grows with the square of the longest sentence: 225 MB for 25 words
+    of 300 dimensions. Limiting the lags of the autoencoder instead would lose the optimum."""
     form: Form = "res"
-    """``hid``: last hidden state; ``reco``: mean of the decoded words; ``res``: mean of what
-    decoding leaves over; ``bres-sum`` and ``bres-cat``: half the sum and the concatenation of
+    """``hid``: last hidden state. ``reco``: mean of the decoded words. ``res``: mean of the
+    residuals of the words. ``bres-sum`` and ``bres-cat``: half the sum and the concatenation of
     ``res`` by a forward and a backward model (sections V-A to V-D)."""
     decoding: Literal["last", "states"] = "last"
-    """What ``reco`` and ``res`` decode: ``last`` the last state h_l, by A^T (B^T)^i h_l as written
-    (section IV); ``states`` the encoder's own state of each word, by A^T h_i, as the indices of
-    sections V-B and V-C may be read. On STS Benchmark dev it is much nearer to the paper's RECO."""
+    """``last``: decode the words from the last state by A^T (B^T)^i h_l (section IV). ``states``:
+    decode each word from its own state by A^T h_i, another reading of the indices in sections V-B
+    and V-C, which is much closer to the paper's RECO on STS Benchmark dev."""
     solver: Solver = "auto"
-    """``exact`` and ``lanczos`` decompose the Gram matrix, which squares the condition number of
-    the data: at full rank they decode to about 1e-16 times its square. ``svd`` decomposes the data
-    matrix itself, which must fit into memory; for small data."""
+    """``exact`` and ``lanczos`` decompose the Gram matrix; its condition number is the square of
+    that of the data, so at full rank the relative error of decoding is about 1e-16 times the
+    square. ``svd`` decomposes the data matrix, which must fit into memory. ``auto``: the faster of
+    ``exact`` and ``lanczos``."""
 
 
 class Laes(ClosedForm):
-    """Linear autoencoder sentence embeddings, every number of units from one fit.
+    """Linear autoencoder sentence embeddings, for every number of units from one fit.
 
     Attributes:
-        residual: max |G u - lambda u| / lambda_1 over the eigenvectors, the error of the fit's
-            decomposition; NaN before a fit.
+        residual: error of the decomposition, max |G u - lambda u| / lambda_1 over the eigenvectors;
+            NaN before a fit.
     """
 
     name = "laes"
     title = "LAES"
     settings_type = LaesSettings
     axis = Readout(name="n_h", grid=_SMALL, low=1, high=100_000, integer=True)
-    """n_h, units of the linear autoencoder."""
+    """n_h, the number of units of the linear autoencoder."""
     settings: LaesSettings
 
     def __init__(self, words: WordTable, settings: LaesSettings) -> None:
@@ -94,11 +95,11 @@ class Laes(ClosedForm):
 
     @property
     def _ways(self) -> tuple[bool, ...]:
-        """Directions of the models, whether backward."""
+        """Whether each model is backward."""
         return (False, True) if self.settings.form in ("bres-sum", "bres-cat") else (False,)
 
     def statistics(self) -> GramStatistics | KeptSentences:
-        """Empty statistics: Gram matrices, or the sentences for the direct SVD."""
+        """Return empty statistics: Gram matrices, or kept sentences for the direct SVD."""
         a, longest = self.settings.a, self.settings.max_length
         if self.settings.solver == "svd":
             return KeptSentences(self.words, a, longest)
@@ -107,7 +108,7 @@ class Laes(ClosedForm):
     def solve(
         self, statistics: GramStatistics | KeptSentences, largest: int, device: str = "cpu"
     ) -> None:
-        """Fit the models of up to ``largest`` units. Nothing can be added afterwards.
+        """Fit the models of up to ``largest`` units; the statistics cannot be added to afterwards.
 
         Raises:
             TrialFailed: the sentences span fewer units, or Lanczos does not converge.
@@ -124,16 +125,16 @@ class Laes(ClosedForm):
         self.residual = max(spectrum.residual for spectrum in found)
 
     def grid(self) -> Grid:
-        """1 to 150 units, and up to 2,400 for HID and RECO (section VI)."""
+        """Return 1 to 150 units, or 150 to 2,400 for HID and RECO (section VI)."""
         return _LARGE if self.settings.form in ("hid", "reco") else _SMALL
 
     def similarities(
         self, sentences: Sequence[str], first: Rows, second: Rows, values: Sequence[int]
     ) -> Floats:
-        """[V, N] cosines of pairs, for each number of units; 0 for a sentence without words.
+        """Return the cosines of pairs for each number of units, [V, N]; 0 for empty sentences.
 
         Raises:
-            InvalidValue: a number of units that the fit does not hold.
+            InvalidValue: a number of units exceeds that of the fit.
         """
         models = self._models(values)
         rows = self.words.ids(sentences, self.settings.max_length)
@@ -148,12 +149,12 @@ class Laes(ClosedForm):
         return found
 
     def embed(self, sentences: Sequence[str], value: int) -> NDArray[np.float32]:
-        """[S, D] embeddings at one number of units; zero for a sentence without words.
+        """Return embeddings at one number of units, [S, D]; zeros for sentences without words.
 
-        D is ``value`` for HID, 2 n for BRES-CAT, else n.
+        D is ``value`` for HID, 2 n for BRES-CAT, and n for the other forms.
 
         Raises:
-            InvalidValue: a number of units that the fit does not hold.
+            InvalidValue: the number of units exceeds that of the fit.
         """
         models = self._models([value])
         rows = self.words.ids(sentences, self.settings.max_length)
@@ -166,35 +167,36 @@ class Laes(ClosedForm):
         return found
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return A and B of the largest model, and of the backward one where there is one."""
+        """Return A and B of the largest forward and, if it exists, backward model."""
         found: dict[str, NDArray[Any]] = {"residual": np.array(self.residual)}
         for way, units in zip(_WAYS, self._units, strict=False):
             found |= {f"{way}.A": units.A, f"{way}.B": units.B}
         return found
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Load what ``state`` gave.
+        """Load the arrays that ``state`` returned.
 
         Raises:
-            InvalidValue: it is of another form, or of word vectors of another width.
+            InvalidValue: the state is of another form, or of word vectors of another width.
         """
         names = _WAYS[: len(self._ways)]
         missing = [f"{way}.A" for way in names if f"{way}.A" not in state]
         if missing:
-            raise InvalidValue("state", sorted(state), f"{missing[0]} is missing; use its own form")
+            fix = f"{missing[0]} is missing; use the form that it was fitted with"
+            raise InvalidValue("state", sorted(state), fix)
         units = tuple(Units(A=state[f"{way}.A"], B=state[f"{way}.B"]) for way in names)
         width = self.words.vectors.shape[1]
         if units[0].A.shape[1] != width:
-            fix = f"these word vectors have {width} numbers"
+            fix = f"the word vectors have {width} dimensions; use those that it was fitted with"
             raise InvalidValue("state", units[0].A.shape, fix)
         self._units, self.residual = units, float(state["residual"])
 
     def _models(self, values: Sequence[int]) -> tuple[Units, ...]:
-        """Return the models, cut to the largest number of units that is asked for."""
+        """Return the models, truncated to the largest number of units in ``values``."""
         held = len(self._units[0]) if self._units else 0
         wrong = [value for value in values if not 1 <= value <= held]
         if wrong:
-            fix = f"the fit holds 1 to {held}" if held else "fit the method first"
+            fix = f"the fit has 1 to {held} units" if held else "fit the method first"
             raise InvalidValue("n_h", wrong[0], fix)
         most = max(values, default=0)
         return tuple(Units(A=u.A[:most], B=u.B[:most, :most]) for u in self._units)
@@ -205,14 +207,14 @@ class Laes(ClosedForm):
     def _embedded(
         self, models: tuple[Units, ...], batch: SentenceBatch, values: Sequence[int]
     ) -> Iterator[Floats]:
-        """[S, D] embeddings in the order of the batch, for each number of units."""
+        """Yield embeddings in the order of the batch for each number of units, [S, D]."""
         ways = zip(models, self._ways, strict=True)
         recurrences = [LinearRecurrence(units, batch, backward=way) for units, way in ways]
         for p in values:
             if self.settings.form == "hid":
                 yield recurrences[0].states(p)[0]
                 continue
-            # sections V-B to V-D, from the means of the words and of the decoded words
+            # sections V-B to V-D: from the means of the words and of the decoded words
             of_states = self.settings.decoding == "states"
             decoded = [r.reconstructed(p, of_states=of_states) for r in recurrences]
             if self.settings.form == "reco":
@@ -225,15 +227,15 @@ class Laes(ClosedForm):
 
 @dataclass(frozen=True)
 class SentenceBatch:
-    """S sentences, the longest first.
+    """S sentences, sorted by decreasing length.
 
     Attributes:
         vectors: [W, n] weighted vectors of the words that occur.
         ids: [T] words of the sentences, as rows of ``vectors``.
-        first: [S] where each sentence begins in ``ids``.
-        lengths: [S] words, descending.
-        order: [S] where each sentence came from.
-        means: [S, n] mean vectors; zero for a sentence without words.
+        first: [S] start of each sentence in ``ids``.
+        lengths: [S] number of words, decreasing.
+        order: [S] index of each sentence before sorting.
+        means: [S, n] mean word vectors; zeros for sentences without words.
     """
 
     vectors: Floats
@@ -245,7 +247,7 @@ class SentenceBatch:
 
     @classmethod
     def of(cls, vectors: Floats, rows: WordRows) -> SentenceBatch:
-        """Sort sentences given as rows of ``vectors``."""
+        """Return the batch of sentences given as rows of ``vectors``."""
         order = np.argsort(-rows.lengths, kind="stable")
         shares = np.repeat(1 / np.maximum(rows.lengths, 1), rows.lengths)
         shape = (len(rows), len(vectors))
@@ -256,14 +258,14 @@ class SentenceBatch:
         return cls(vectors, rows.ids, first, lengths, order, means[order])
 
     def back(self, values: Floats) -> Floats:
-        """Rows in the order that the sentences came in."""
+        """Return the rows in the order of the sentences before sorting."""
         out = np.empty_like(values)
         out[self.order] = values
         return out
 
 
 class LinearRecurrence:
-    """One autoencoder and its smaller ones over a batch, read from its end where ``backward``."""
+    """Run the autoencoders of all numbers of units over a batch, from its end if ``backward``."""
 
     def __init__(self, units: Units, batch: SentenceBatch, *, backward: bool = False) -> None:
         self._units, self._batch = units, batch
@@ -272,8 +274,10 @@ class LinearRecurrence:
         self._inputs = [projected[step] for step in steps]
 
     def states(self, p: int) -> tuple[Floats, Floats]:
-        """[S, p] twice: h_l of each sentence (LAES Eq. 6), and the sum of its h_1, ..., h_l; zero
-        without words."""
+        """Return h_l (LAES Eq. 6) and h_1 + ... + h_l of each sentence, [S, p] each.
+
+        Both are 0 for sentences without words.
+        """
         B = self._units.B[:p, :p]
         h, summed = np.zeros((2, len(self._batch.lengths), p))
         for t, inputs in enumerate(self._inputs):
@@ -283,10 +287,10 @@ class LinearRecurrence:
         return h, summed
 
     def reconstructed(self, p: int, *, of_states: bool) -> Floats:
-        """[S, n] means of the decoded words (LAES section V-B), zero without words.
+        """Return the means of the decoded words (LAES section V-B), [S, n], 0 without words.
 
-        The words decoded from h = h_l are A^T h, A^T B^T h, A^T (B^T)^2 h, ..., so that their sum
-        is A^T applied to sum_(i < l) (B^T)^i h; ``of_states`` they are A^T h_1, ..., A^T h_l.
+        The words decoded from h = h_l are A^T h, A^T B^T h, A^T (B^T)^2 h, ..., so their sum is
+        A^T sum_(i < l) (B^T)^i h. With ``of_states`` they are A^T h_1, ..., A^T h_l.
         """
         last, summed = self.states(p)
         if not of_states:
@@ -295,7 +299,7 @@ class LinearRecurrence:
         return summed @ self._units.A[:p]
 
     def _summed(self, h: Floats, p: int) -> Floats:
-        """[S, p] sum_(i < l) (B^T)^i h, the cheaper way: p^2 a word, or p^3 a length."""
+        """Return sum_(i < l) (B^T)^i h, [S, p], at a cost of p^2 a word or p^3 a length."""
         B, lengths = self._units.B[:p, :p], self._batch.lengths
         longest = len(self._inputs)
         if p * longest + len(lengths) < lengths.sum():
@@ -304,7 +308,7 @@ class LinearRecurrence:
 
 
 def _by_length(h: Floats, B: Floats, lengths: Rows) -> Floats:
-    """Sentences of l words are multiplied by I + B + ... + B^(l - 1) at once."""
+    """Multiply all sentences of l words by I + B + ... + B^(l - 1)."""
     summed, powers = np.zeros_like(h), np.zeros_like(B)
     for length in range(1, int(lengths.max(initial=0)) + 1):
         powers = powers @ B
@@ -316,7 +320,7 @@ def _by_length(h: Floats, B: Floats, lengths: Rows) -> Floats:
 
 
 def _by_word(h: Floats, B: Floats, active: list[int]) -> Floats:
-    """One product per word."""
+    """Multiply by B once per word."""
     summed = np.zeros_like(h)
     for step, count in enumerate(active):
         h = h[:count] @ B if step else h[:count]
@@ -325,8 +329,12 @@ def _by_word(h: Floats, B: Floats, active: list[int]) -> Floats:
 
 
 def parts(words: Rows, numbers: int) -> Iterator[slice]:
-    """Yield stretches of pairs or sentences, of so many ``words`` each, whose projections of
-    ``numbers`` a word fit into the budget."""
+    """Yield slices of items whose projections fit into the memory budget.
+
+    Args:
+        words: number of words of each item, a sentence or a pair.
+        numbers: width of the projection of a word.
+    """
     most = max(1, _BUDGET // (8 * max(numbers, 1)))
     ends = np.cumsum(words)
     start = 0
@@ -338,7 +346,7 @@ def parts(words: Rows, numbers: int) -> Iterator[slice]:
 
 
 def chosen(rows: WordRows, which: Rows) -> WordRows:
-    """Some of the sentences."""
+    """Return the sentences at the given indices."""
     lengths = rows.lengths[which]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
@@ -346,7 +354,7 @@ def chosen(rows: WordRows, which: Rows) -> WordRows:
 
 
 def cosines(embedded: Floats, one: Rows, other: Rows) -> Floats:
-    """[N] cosines of rows; 0 where one of them is zero."""
+    """Return the cosines of pairs of rows, [N]; 0 if a row is zero."""
     norms = np.linalg.norm(embedded, axis=1)
     dots = np.einsum("nd,nd->n", embedded[one], embedded[other])
     scale = norms[one] * norms[other]

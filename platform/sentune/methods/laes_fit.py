@@ -1,15 +1,16 @@
-"""The fit of LAES: the Gram matrix of the data matrix, and one decomposition for all units.
+"""Fit LAES by the Gram matrix of the data matrix and one decomposition for all numbers of units.
 
-Row t of a sentence's data matrix Xi (LAES section IV) is its reversed beginning x_t, ..., x_1, so
-the Gram matrix of all rows has blocks G_ij = sum_k M_{i+k,j+k}, where M = Z^T Z and row s of Z is
-the whole reversed sentence s. M is added up sentence by sentence, and becomes G once, in the end.
+Row t of the data matrix Xi of a sentence (LAES section IV) is its reversed beginning x_t, ..., x_1.
+The Gram matrix of all rows therefore has blocks G_ij = sum_k M_{i+k,j+k}, where M = Z^T Z and row s
+of Z is the whole reversed sentence s. M is accumulated over the sentences and converted to G once,
+at the end.
 
-LAES section IV-A: with Xi = V Sigma U^T the encoder is A = U_1^T and B = Q^T, where
-Q = Sigma V^T R^T V Sigma^-1. As G = Xi^T Xi and G U = U Lambda, that is
-Q = U^T S U Lambda^-1 with S = G moved up by one block row, and S U = (G U moved up) =
-(U moved up) Lambda. So Lambda cancels and Q = U_1^T U_2 + ... + U_(l-1)^T U_l: nothing is divided
-by small eigenvalues, and G is not needed again. Leading blocks of A and B are the model of fewer
-units, exactly.
+By LAES section IV-A, with Xi = V Sigma U^T, the encoder is A = U_1^T and B = Q^T, where
+Q = Sigma V^T R^T V Sigma^-1. Since G = Xi^T Xi and G U = U Lambda, this is
+Q = U^T S U Lambda^-1, where S is G shifted up by one block row, so that S U = (G U shifted up) =
+(U shifted up) Lambda. Lambda cancels, and Q = U_1^T U_2 + ... + U_(l-1)^T U_l. There is no division
+by small eigenvalues, and G is not needed again. The leading blocks of A and B are exactly the model
+of fewer units.
 
 Legend: n = width of a word vector, l = words of the longest sentence, D = l n, T = words in all,
 S = sentences, k = vectors multiplied at once, P = units of the largest model.
@@ -37,20 +38,22 @@ _CHUNK = 1024
 """Sentences whose vectors are in memory at once: 61 MB for 25 words of 300 dimensions."""
 
 _WIDEST = 1 << 30
-"""Bytes of the largest data matrix that is written down for the direct SVD."""
+"""Maximum bytes of the data matrix for the direct SVD."""
 
 _LARGEST = 1 << 33
-"""Bytes of the largest Gram matrix that is added up: of 154 words of 300 dimensions."""
+"""Maximum bytes of the Gram matrix, enough for 154 words of 300 dimensions."""
 
 
 class Gram:
-    """The Gram matrix G of the data matrix, as the block rows of its lower triangle.
+    """The Gram matrix G of the data matrix, stored as block rows of its lower triangle.
 
-    Block row j is [n, (j + 1) n]; there are as many as the longest sentence so far has words. That
-    is half of D x D, and nothing else grows with the corpus.
+    Block row j is [n, (j + 1) n], and there is one for each word of the longest sentence so far.
+    The memory, half of D x D, does not depend on the number of sentences.
 
     Args:
-        backward: sentences are not reversed, for the backward model of LAES-BRES (section V-D).
+        width: n.
+        backward: whether sentences are not reversed, for the backward model of LAES-BRES
+            (section V-D).
     """
 
     def __init__(self, width: int, *, backward: bool = False) -> None:
@@ -61,13 +64,14 @@ class Gram:
 
     @property
     def size(self) -> int:
-        """D, rows of the matrix."""
+        """D, the number of rows of the matrix."""
         return self.width * len(self.panels)
 
     def add(self, vectors: Floats, rows: WordRows) -> None:
-        """Add sentences: rows of ``vectors`` [W, n], which are weighted already.
+        """Add sentences, given as rows of the weighted ``vectors`` [W, n].
 
-        Block (i, j) sees only sentences with more than max(i, j) words: no padding is multiplied.
+        Block (i, j) uses only sentences with more than max(i, j) words, so no padding is
+        multiplied.
         """
         self._open()
         order = np.argsort(-rows.lengths, kind="stable")
@@ -75,7 +79,7 @@ class Gram:
             chosen = order[start : start + _CHUNK]
             first, lengths = rows.offsets[:-1][chosen], rows.lengths[chosen]
             n, longest = self.width, int(lengths[0])
-            z = np.zeros((len(chosen), longest * n))  # [S, D], zero where sentences end
+            z = np.zeros((len(chosen), longest * n))  # [S, D], padded with zeros
             words = word_by_word(rows.ids, first, lengths, backward=not self.backward)
             for i, ids in enumerate(words):
                 z[: len(ids), i * n : (i + 1) * n] = vectors[ids]
@@ -88,12 +92,12 @@ class Gram:
         n = self.width
         nbytes = 4 * n * n * blocks * (blocks + 1)
         if nbytes > _LARGEST:
-            fix = f"a sentence of {blocks} words makes it {nbytes / 2**30:.0f} GiB; cut sentences "
-            raise InvalidValue("LAES's Gram matrix", "max_length=none", f"{fix}with max_length=25")
+            fix = f"LAES's Gram matrix would take {nbytes / 2**30:.0f} GiB; set max_length, such as"
+            raise InvalidValue("words of a sentence", blocks, f"{fix} max_length=25")
         self.panels += [np.zeros((n, (j + 1) * n)) for j in range(len(self.panels), blocks)]
 
     def all_reduce(self, workers: Reducer) -> None:
-        """Add what the other workers have added up."""
+        """Add the statistics of the other workers."""
         self._open()
         self._grow(max(workers.collect(len(self.panels))))
         for panel in self.panels:
@@ -101,13 +105,12 @@ class Gram:
 
     def _open(self) -> None:
         if self._summed:
-            fix = "they were solved; add sentences to them before"
-            raise InvalidValue("statistics", "solved", fix)
+            raise InvalidValue("statistics", "solved", "add all sentences before the fit")
 
     def sum_diagonals(self) -> None:
-        """M becomes G, in place: every block row takes in the one below it, one block further on.
+        """Convert M to G in place by adding to each block row the next one, shifted by a block.
 
-        Nothing can be added afterwards.
+        No sentences can be added afterwards.
         """
         if not self._summed:
             for j in range(len(self.panels) - 2, -1, -1):
@@ -115,7 +118,7 @@ class Gram:
         self._summed = True
 
     def __matmul__(self, x: Floats) -> Floats:
-        """[D] or [D, k], G x."""
+        """Return G x, [D] or [D, k]."""
         n, product = self.width, np.zeros_like(x)
         for j, panel in enumerate(self.panels):
             rows = slice(j * n, (j + 1) * n)
@@ -124,7 +127,7 @@ class Gram:
         return product
 
     def lower(self) -> Floats:
-        """[D, D] its lower triangle, in Fortran's order as LAPACK overwrites it."""
+        """Return the lower triangle, [D, D], in Fortran order so that LAPACK can overwrite it."""
         full = np.zeros((self.size, self.size), order="F")
         for j, panel in enumerate(self.panels):
             full[j * self.width : (j + 1) * self.width, : panel.shape[1]] = panel
@@ -132,7 +135,7 @@ class Gram:
 
 
 class GramStatistics:
-    """Statistics of LAES: a Gram matrix, and another one where a backward model is asked for."""
+    """Statistics of LAES: a Gram matrix, and with ``both`` a second one for a backward model."""
 
     def __init__(self, words: WordTable, a: float, max_length: int | None, *, both: bool) -> None:
         self.words, self.a, self.max_length = words, a, max_length
@@ -140,43 +143,43 @@ class GramStatistics:
         self.grams = [Gram(words.vectors.shape[1], backward=way) for way in directions]
 
     def add(self, texts: Sequence[str]) -> None:
-        """Add sentences; the words that occur are weighted, not the whole table."""
+        """Add sentences; only the words that occur are weighted, not the whole table."""
         vectors, rows = occurring(self.words, self.a, self.words.ids(texts, self.max_length))
         for gram in self.grams:
             gram.add(vectors, rows)
 
     def all_reduce(self, workers: Reducer) -> None:
-        """Add what the other workers have added up."""
+        """Add the statistics of the other workers."""
         for gram in self.grams:
             gram.all_reduce(workers)
 
 
 class KeptSentences:
-    """Statistics of the direct SVD: the sentences themselves, for small data."""
+    """Statistics for the direct SVD of small data: the sentences themselves."""
 
     def __init__(self, words: WordTable, a: float, max_length: int | None) -> None:
         self.words, self.a, self.max_length = words, a, max_length
         self.rows = WordRows(np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64))
 
     def add(self, texts: Sequence[str]) -> None:
-        """Keep sentences."""
+        """Add sentences."""
         self.rows = _joined(self.rows, self.words.ids(texts, self.max_length))
 
     def all_reduce(self, workers: Reducer) -> None:
-        """Keep the sentences of all workers, in the order of the workers."""
+        """Add the sentences of the other workers, in the order of ranks."""
         self.rows = reduce(_joined, workers.collect(self.rows))
 
     def data_matrix(self, *, backward: bool = False) -> Floats:
-        """[T, D] the matrix Xi (LAES section IV-A).
+        """Return the matrix Xi (LAES section IV-A), [T, D].
 
         Raises:
-            InvalidValue: it is too large for this way to fit.
+            InvalidValue: the matrix is larger than 1 GiB.
         """
         rows, width = self.rows, self.words.vectors.shape[1]
         longest = int(rows.lengths.max(initial=0))
         nbytes = len(rows.ids) * longest * width * 8
         if nbytes > _WIDEST:
-            fix = f"its data matrix would take {nbytes / 2**30:.1f} GiB; use auto"
+            fix = f"the data matrix would take {nbytes / 2**30:.1f} GiB; use auto"
             raise InvalidValue("solver", "svd", fix)
         vectors, rows = occurring(self.words, self.a, rows)
         xi, at = np.zeros((len(rows.ids), longest * width)), 0
@@ -189,7 +192,7 @@ class KeptSentences:
 
 
 def occurring(words: WordTable, a: float, rows: WordRows) -> tuple[Floats, WordRows]:
-    """Weighted vectors of the distinct words that occur, and the sentences as rows of those."""
+    """Return weighted vectors of the words that occur, and the sentences as rows of these."""
     known, ids = np.unique(rows.ids, return_inverse=True)
     weights = a / (a + words.probabilities[known])
     vectors = weights[:, None] * np.asarray(words.vectors[known])
@@ -203,12 +206,13 @@ def word_by_word(
     *,
     backward: bool = False,
 ) -> Iterator[NDArray[np.int32]]:
-    """Yield the words t of the sentences that have one, from their beginnings or their ends.
+    """Yield for t = 0, 1, ... the t-th word of each sentence that has one.
 
     Args:
         ids: [T] words of all sentences.
-        first: [S] where each sentence begins in ``ids``.
-        lengths: [S] words, descending.
+        first: [S] start of each sentence in ``ids``.
+        lengths: [S] number of words, decreasing.
+        backward: whether to count from the last word.
     """
     for t in range(int(lengths.max(initial=0))):
         count = np.count_nonzero(lengths > t)
@@ -225,14 +229,14 @@ _LOGGER = logging.getLogger(__name__)
 Solver = Literal["auto", "exact", "lanczos", "svd"]
 
 _SMALL = 2_000
-"""D up to which the exact solver takes a few seconds at most."""
+"""Largest D for which the exact solver takes at most a few seconds."""
 
 _SHARE = 10
-"""Above D / 10 eigenvectors the exact solver is faster: for D = 7,500 Lanczos took 450 products of
-48 ms for 150 eigenvectors, and their number grows with the eigenvectors'."""
+"""Above D / 10 eigenvectors the exact solver is faster. For D = 7,500 Lanczos took 450 products of
+48 ms for 150 eigenvectors, and the number of products grows with that of the eigenvectors."""
 
 _ON_GPU = 20_000
-"""D up to which a GPU decomposes the whole matrix, which takes 3.2 GB, and as much three times."""
+"""Largest D for which a GPU decomposes the whole matrix, which takes three times 3.2 GB."""
 
 _RESIDUAL = 1e-8
 """Residual above which a warning is logged; a converged solver stays near 1e-14."""
@@ -243,8 +247,8 @@ class Spectrum:
     """The leading eigenvectors of G = Xi^T Xi.
 
     Attributes:
-        U: [D, P] eigenvectors, the largest entry of each positive.
-        eigenvalues: [P], the largest first.
+        U: [D, P] eigenvectors; the entry of each with the largest magnitude is positive.
+        eigenvalues: [P], decreasing.
         residual: max over the eigenvectors of |G u - lambda u| / lambda_1.
     """
 
@@ -255,8 +259,10 @@ class Spectrum:
 
 @dataclass(frozen=True, kw_only=True)
 class Units:
-    """A linear autoencoder for sequences, A [P, n] and B [P, P]; its leading blocks are those of
-    fewer units."""
+    """A linear autoencoder for sequences, A [P, n] and B [P, P].
+
+    Its leading blocks are the autoencoders of fewer units.
+    """
 
     A: Floats
     B: Floats
@@ -266,7 +272,7 @@ class Units:
 
     @classmethod
     def of(cls, spectrum: Spectrum, width: int) -> Units:
-        """Return A and B of the eigenvectors' first block and of its shift (LAES Eq. 3 to 5)."""
+        """Return A and B from the eigenvectors (LAES Eq. 3 to 5); ``width`` is n."""
         U = spectrum.U
         return cls(A=U[:width].T.copy(), B=U[width:].T @ U[:-width])
 
@@ -275,9 +281,9 @@ def of_gram(gram: Gram, largest: int, solver: Solver = "auto", device: str = "cp
     """Return the ``largest`` leading eigenvectors of a Gram matrix.
 
     Args:
-        solver: ``exact`` writes G down as D x D and calls LAPACK; ``lanczos`` (ARPACK) multiplies
-            by it some three times per eigenvector; ``auto`` takes what is faster.
-        device: on which ``exact`` decomposes; Lanczos' products stay on the CPU.
+        solver: ``exact`` builds G as a D x D matrix and calls LAPACK; ``lanczos`` (ARPACK)
+            multiplies by G about three times per eigenvector; ``auto`` chooses the faster one.
+        device: device of the ``exact`` decomposition; ``lanczos`` runs on the CPU.
 
     Raises:
         TrialFailed: the sentences span fewer units, or Lanczos does not converge.
@@ -296,13 +302,15 @@ def of_gram(gram: Gram, largest: int, solver: Solver = "auto", device: str = "cp
         values, U = scipy.linalg.eigh(
             gram.lower(), overwrite_a=True, check_finite=False, subset_by_index=span
         )
-    # A Gram matrix holds squares: what lies below this of an eigenvalue is its rounding.
+    # eigenvalues below this bound are rounding errors
     _enough(largest, int(np.sum(values > values.max() * gram.size * np.finfo(float).eps)))
     return _spectrum(values, U, lambda x: gram @ x)
 
 
 def of_data(xi: Floats, largest: int) -> Spectrum:
-    """The same by the SVD of the data matrix [T, D]: its time grows with T D^2, not its error.
+    """Return the leading eigenvectors by the SVD of the data matrix [T, D], in O(T D^2) time.
+
+    Unlike with ``of_gram``, the error does not grow with the square of the condition number.
 
     Raises:
         TrialFailed: the sentences span fewer units.
@@ -320,7 +328,7 @@ def _lanczos_is_faster(size: int, largest: int, device: str = "cpu") -> bool:
 
 
 def _lanczos(gram: Gram, largest: int) -> tuple[Floats, Floats]:
-    """ARPACK from a fixed start, so that the same statistics give the same bits."""
+    """Return eigenvalues and eigenvectors by ARPACK, reproducibly from a fixed start."""
     linalg = scipy.sparse.linalg
     matrix = linalg.LinearOperator((gram.size, gram.size), matvec=gram.__matmul__, dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(gram.size)
@@ -328,23 +336,23 @@ def _lanczos(gram: Gram, largest: int) -> tuple[Floats, Floats]:
         values, U = linalg.eigsh(matrix, k=largest, v0=start)
     except linalg.ArpackNoConvergence as error:
         found = len(error.eigenvalues)
-        reason = f"Lanczos found {found} of {largest} units; set solver to exact"
+        reason = f"Lanczos converged for {found} of {largest} units; set solver to exact"
         raise TrialFailed(reason) from error
     return values, U
 
 
 def _spectrum(values: Floats, U: Floats, multiply: Callable[[Floats], Floats]) -> Spectrum:
-    """Sort, fix signs and check what a solver found."""
+    """Sort the eigenvectors, fix their signs, and warn if they are inaccurate."""
     order = np.argsort(-values, kind="stable")
     values, U = values[order], U[:, order]
     signs = np.sign(U[np.abs(U).argmax(axis=0), np.arange(U.shape[1])])
     off = np.linalg.norm(multiply(U) - U * values, axis=0).max() / values[0]
     if off > _RESIDUAL:
-        _LOGGER.warning("LAES: eigenvectors are only accurate to %.1e; set solver to exact", off)
+        _LOGGER.warning("LAES: eigenvectors are accurate only to %.1e; set solver to exact", off)
     return Spectrum(U=U * signs, eigenvalues=values, residual=float(off))
 
 
 def _enough(asked: int, rank: int) -> None:
     if rank < asked:
-        reason = f"units: {asked} are asked for and the sentences span {rank}; "
-        raise TrialFailed(reason + f"ask for at most {rank}, or fit on more sentences")
+        reason = f"n_h: {asked} units were requested, but the sentences span only {rank}"
+        raise TrialFailed(f"{reason}; request at most {rank}, or fit on more sentences")

@@ -1,4 +1,4 @@
-"""Methods that a user brings: by entry point or address, and what such a class needs."""
+"""Find and check methods that a user defines, by entry point or address."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ TRAINED_ON = (
     Kind.TRIPLETS, Kind.SENTENCE_PAIRS, Kind.LABELLED_PAIRS, Kind.ADJACENT_SENTENCES,
     Kind.SENTENCES,
 )  # fmt: skip
-"""Kinds of corpora that methods of sentences train on."""
+"""Kinds of corpora that a ``SentenceMethod`` can train on."""
 
 
 def find_own(name: str, known: Iterable[str]) -> type[SentenceMethod]:
-    """Return the method of a name among the entry points, or of an address, ``MODULE:CLASS``.
+    """Return the method of an entry point's name or an address ``MODULE:CLASS``.
 
     Args:
-        known: names of the package's own methods, for the message.
+        known: names of the package's own methods, for the error message.
 
     Raises:
-        InvalidValue: there is none, or it is no method.
+        InvalidValue: there is no such method, or the class is not a valid one.
     """
     kind = checked(user_code.named("methods", name, "--method", known))
     kind.name = name
@@ -32,10 +32,10 @@ def find_own(name: str, known: Iterable[str]) -> type[SentenceMethod]:
 
 
 def checked(kind: type[Any]) -> type[SentenceMethod]:
-    """Return a user's class if it is a method of sentences that can be trained.
+    """Return a user's class if it is a complete ``SentenceMethod``.
 
     Raises:
-        InvalidValue: it is none, or lacks something that a method has.
+        InvalidValue: it is not a subclass, or lacks an attribute or a method.
     """
     if not isinstance(kind, type) or not issubclass(kind, SentenceMethod):
         raise InvalidValue("method", kind, "give a class derived from sentune.SentenceMethod")

@@ -1,4 +1,4 @@
-"""SBERT trained on labelled pairs by a classifier over both sentence vectors.
+"""SBERT: sentence vectors trained on labelled pairs by a classifier on both vectors of a pair.
 
 Reimers, Gurevych: Sentence-BERT, 2019, section 3.
 """
@@ -19,24 +19,24 @@ from sentune.geometry.points import Points
 from sentune.methods.base import Gather, MethodSettings, SentenceMethod, Settings
 
 Concatenation = Literal["u;v", "|u-v|", "u*v", "|u-v|;u*v", "u;v;u*v", "u;v;|u-v|", "u;v;|u-v|;u*v"]
-"""What Table 6 compares; the last one is InferSent's."""
+"""The inputs of the classifier that Table 6 compares; the last is InferSent's."""
 
 
 class SbertSoftmaxSettings(Settings):
     """Settings of the classification objective."""
 
     pooling: Pooling = "mean"
-    """Sentence vector: the last hidden state of [CLS], or the mean or the maxima over tokens."""
+    """Sentence vector: the last hidden state of [CLS], or the mean or maximum over the tokens."""
     concatenation: Concatenation = "u;v;|u-v|"
-    """What the classifier sees of the premise's vector u and the hypothesis's v."""
+    """Input of the classifier, from the vectors u of the premise and v of the hypothesis."""
     classifier_width: int | None = Field(None, ge=1)
-    """Hidden units (tanh) of the classifier; none: it is linear."""
+    """Hidden units (tanh) of the classifier; none: a linear classifier."""
 
 
 class SbertSoftmax(SentenceMethod):
-    """Points, trained by the label that a classifier reads off a pair of them.
+    """Points trained by a classifier that predicts the label of a pair.
 
-    The classifier is left out when sentences are embedded: they are compared by their cosine.
+    The classifier is used in training only; embeddings are compared by their cosine.
     """
 
     name: ClassVar[str] = "sbert-softmax"
@@ -57,7 +57,7 @@ class SbertSoftmax(SentenceMethod):
     def __init__(
         self, encoder: TextEncoder, settings: SbertSoftmaxSettings, width: int | None = None
     ) -> None:
-        """Take sentence vectors of ``width`` numbers; None: as wide as the encoder."""
+        """Create the classifier for sentence vectors of ``width`` (None: that of the encoder)."""
         super().__init__(encoder, settings)  # type: ignore[arg-type]
         inputs = (width or encoder.width) * len(settings.concatenation.split(";"))
         hidden = settings.classifier_width
@@ -67,18 +67,20 @@ class SbertSoftmax(SentenceMethod):
 
     @property
     def geometry(self) -> Points:
-        """Cosine."""
+        """Points compared by their cosine."""
         return Points()
 
     def head(self, vectors: Tensor) -> Tensor:
-        """Return the encoder's vectors as they are."""
+        """Return the vectors of the encoder unchanged."""
         return vectors
 
     def loss(self, embeddings: Mapping[str, Tensor], gather: Gather, offset: int = 0) -> Tensor:
-        """Cross entropy of ``softmax(W (u, v, |u - v|))`` and the labels, summed over the local
-        pairs."""
+        """Return the cross-entropy of the classifier's labels, summed over the local pairs.
+
+        With the default settings the classifier is ``softmax(W (u, v, |u - v|))`` (section 3).
+        """
         del gather, offset
         u, v = embeddings["premise"], embeddings["hypothesis"]
         parts = {"u": u, "v": v, "|u-v|": (u - v).abs(), "u*v": u * v}
-        seen = torch.cat([parts[name] for name in self.settings.concatenation.split(";")], dim=-1)
-        return cross_entropy(self.classifier(seen), embeddings["label"], reduction="sum")
+        inputs = torch.cat([parts[name] for name in self.settings.concatenation.split(";")], dim=-1)
+        return cross_entropy(self.classifier(inputs), embeddings["label"], reduction="sum")

@@ -3,12 +3,12 @@
 SIF: Arora, Liang and Ma, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings" (ICLR 2017);
 LAES section III. uSIF: Ethayarajh, "Unsupervised Random Walk Sentence Embeddings" (Repl4NLP 2018).
 
-Components are removed in every number at once: with x_i, y_i the projections of two vectors on
-component i, the inner product of what is left of them is the whole one less a cumulative sum over
-i. Everything is float64: float32 errs by up to 0.14 in a cosine where nearly all is removed.
+One pass serves every number of removed components. With x_i and y_i the projections of two vectors
+on component i, removal subtracts a cumulative sum over i from their inner product. Computations are
+in float64, because a cosine in float32 errs by up to 0.14 if most of a vector is removed.
 
 Legend: S = sentences, N = pairs, V = values of the readout (numbers of removed components), K =
-components, n = width of a word vector, W = words of the table, F = of the frequency list, U =
+components, n = width of a word vector, W = words of the table, F = words of the frequency list, U =
 distinct words of a chunk of sentences.
 """
 
@@ -40,24 +40,24 @@ Variant = Literal["average", "sif", "usif"]
 Way = Literal["whole", "piecewise"]
 
 _CHUNK = 4096
-"""Sentences averaged at once; with 10,000 different words of 300 numbers they take 24 MB."""
+"""Sentences averaged at once; 10,000 distinct words of 300 dimensions take 24 MB."""
 
 _PAIRS = 2048
-"""Pairs at once: with 150 components a table of 2.5 MB."""
+"""Pairs compared at once; with 150 components a table takes 2.5 MB."""
 
 
 class SifSettings(ClosedFormSettings):
-    """Settings of SIF and its relatives; ``a`` is SIF's alone."""
+    """Settings of SIF, uSIF and the plain average; only ``sif`` uses ``a``."""
 
     variant: Variant = "sif"
-    """sif; usif, whose weights have no hyperparameter; or average, where all words weigh 1."""
+    """sif; usif, whose weights have no hyperparameter; or average, with a weight of 1 per word."""
     walk_length: int = Field(11, ge=1)
-    """n of uSIF, the expected number of words of a sentence; 11 in its code."""
+    """n of uSIF, the expected number of words of a sentence; 11 in its published code."""
 
 
 @dataclass(frozen=True, eq=False)
 class Averages:
-    """Sentences to averages of their known words' vectors.
+    """Average the vectors of the known words of sentences.
 
     - ``average``: (1 / l) sum_i x_i over the l known words of the sentence.
     - ``sif``: (1 / l) sum_i a / (a + p_i) x_i (Arora et al. 2017, Algorithm 1; LAES Algorithm 1).
@@ -65,42 +65,42 @@ class Averages:
       of that dimension over the sentence's words. The weights and their ``a`` are those of
       Ethayarajh (2018); the division by N is in its published code (kawine/usif).
 
-    A sentence without a known word is a zero vector (kawine/usif gives it the constant a).
+    A sentence without known words becomes a zero vector (in kawine/usif the constant a).
     """
 
     words: WordTable
     settings: SifSettings
 
     def __call__(self, sentences: Sequence[str]) -> Floats:
-        """[S, n] averages."""
+        """Return the averages, [S, n]."""
         width = self.words.vectors.shape[1]
         return np.concatenate([np.zeros((0, width)), *self.chunks(sentences)])
 
     def chunks(self, sentences: Sequence[str]) -> Iterator[Floats]:
-        """The averages of at most 4096 sentences at a time."""
+        """Yield the averages of at most 4,096 sentences at a time."""
         for start in range(0, len(sentences), _CHUNK):
             some = sentences[start : start + _CHUNK]
             yield self._averages(self.words.ids(some, self.settings.max_length))
 
     @cached_property
     def weights(self) -> Floats:
-        """[W] weight of each word.
+        """The weight of each word, [W].
 
         Raises:
-            InvalidValue: uSIF's ``a`` cannot be computed from the frequency list.
+            InvalidValue: the frequency list does not allow computing uSIF's ``a``.
         """
         if self.settings.variant == "average":
             return np.ones(len(self.words.words))
         if self.settings.variant == "sif":
             return self.settings.a / (self.settings.a + self.words.probabilities)
         a = usif_a(self.words.listed, self.settings.walk_length)
-        # kawine/usif gives an unlisted word the list's smallest probability; 0 is as good, since
-        # that is 5.7e-8 in the Wikipedia counts against a/2 = 6.0e-4
+        # An unlisted word has probability 0. kawine/usif uses the smallest listed one, 5.7e-8 in
+        # the Wikipedia counts, which is negligible beside a/2 = 6.0e-4.
         return a / (a / 2 + self.words.probabilities)
 
     def _averages(self, rows: WordRows) -> Floats:
         used, place = np.unique(rows.ids, return_inverse=True)
-        vectors = self.words.vectors[used].astype(np.float64)  # [U, n]; the map is read here
+        vectors = self.words.vectors[used].astype(np.float64)  # [U, n], read from a memory map
 
         def summed(weights: Floats, values: Floats) -> Floats:
             shape = (len(rows), len(used))
@@ -114,21 +114,25 @@ class Averages:
         return total / np.maximum(rows.lengths, 1)[:, None]
 
     def __reduce__(self) -> tuple[type[Averages], tuple[object, ...]]:
-        return Averages, (self.words, self.settings)  # the weights are as long as the table
+        return Averages, (self.words, self.settings)  # without the cached weights
 
 
 def usif_a(listed: Floats, walk_length: int) -> float:
-    """uSIF's a = (1 - alpha) / (alpha Z) with Z = F / 2.
+    """Return uSIF's a = (1 - alpha) / (alpha Z) with Z = F / 2.
 
-    alpha is the share of the F words that are more frequent than the threshold
-    1 - (1 - 1/F)^n, the probability that a random walk of n words comes by a given word
-    (Ethayarajh 2018; kawine/usif takes the frequency list as the vocabulary, and n = 11).
+    alpha is the share of the F words whose probability exceeds 1 - (1 - 1/F)^n, the probability
+    that a random walk of n words visits a given word (Ethayarajh 2018). As in kawine/usif, the
+    frequency list is the vocabulary.
+
+    Args:
+        listed: [F] probabilities of the words of the frequency list.
+        walk_length: n.
 
     Raises:
-        InvalidValue: no list, or one in which no word (or every word) is above the threshold.
+        InvalidValue: there is no list, or no word or every word is above the threshold.
     """
     if not len(listed):
-        raise InvalidValue("--frequencies", None, "uSIF computes its weights from a list; name one")
+        raise InvalidValue("--frequencies", None, "uSIF needs a list of word frequencies; name one")
     threshold = 1 - (1 - 1 / len(listed)) ** walk_length
     alpha = float((listed > threshold).mean())
     if not 0 < alpha < 1:
@@ -139,12 +143,12 @@ def usif_a(listed: Floats, walk_length: int) -> float:
 
 
 class Moments:
-    """The statistics of SIF: the sum of e e^T over the averages e of sentences, in float64.
+    """Statistics of SIF: the sum of e e^T over the averages e of sentences, in float64.
 
     Attributes:
-        total: [n, n].
-        sentences: how many were added.
-        empty: how many of them have no known word.
+        total: [n, n] the sum.
+        sentences: number of sentences added.
+        empty: number of those without known words.
     """
 
     def __init__(self, averages: Averages) -> None:
@@ -153,25 +157,25 @@ class Moments:
         self.sentences = self.empty = 0
 
     def add(self, texts: Sequence[str]) -> None:
-        """Add some sentences."""
+        """Add sentences."""
         for chunk in self.averages.chunks(texts):
             self.total += chunk.T @ chunk
             self.empty += int((~chunk.any(axis=1)).sum())
         self.sentences += len(texts)
 
     def all_reduce(self, workers: Reducer) -> None:
-        """Add what the other workers have added up."""
+        """Add the statistics of the other workers."""
         workers.add_up(self.total)
         self.sentences = sum(workers.collect(self.sentences))
         self.empty = sum(workers.collect(self.empty))
 
 
 class Sif(ClosedForm):
-    """The average of a sentence's words without its projections on the common components.
+    """Average the words of a sentence and remove the projections on common components.
 
     The components are the first right singular vectors of the matrix of averages, which is not
-    centred (as in SIF's code). A sentence without a known word is a zero vector, and its similarity
-    is 0 with any other.
+    centred (as in SIF's code). A sentence without known words is a zero vector, whose similarity to
+    any other is 0.
     """
 
     name: ClassVar[str] = "sif"
@@ -180,7 +184,7 @@ class Sif(ClosedForm):
     axis: ClassVar[Readout] = Readout(
         name="components", grid=tuple(range(151)), low=0, high=10_000, integer=True
     )
-    """Common components removed; LAES sweeps 1 to 150, uSIF takes 5."""
+    """Number of common components removed; LAES sweeps 1 to 150, uSIF uses 5."""
     settings: SifSettings
 
     def __init__(self, words: WordTable, settings: SifSettings) -> None:
@@ -193,46 +197,46 @@ class Sif(ClosedForm):
         return Moments(self.averages)
 
     def solve(self, statistics: Moments, largest: int, device: str = "cpu") -> None:
-        """The first ``largest`` components, by one eigendecomposition.
+        """Compute the first ``largest`` components by one eigendecomposition.
 
         Raises:
-            TrialFailed: the sentences do not span as many directions.
+            TrialFailed: the sentences span fewer directions.
         """
         self._components = Components.solve(statistics.total, largest, self._way, device)
         self._counts = {"sentences": statistics.sentences, "empty": statistics.empty}
 
     def grid(self) -> Grid:
-        """0 to 150, fewer than the vectors have dimensions; 0 alone for the plain average."""
+        """Return 0 to 150, below the width of the vectors, or only 0 for the plain average."""
         if self.settings.variant == "average":
             return (0,)
         return self.within(self.axis.grid)
 
     def within(self, grid: Grid) -> Grid:
-        """Fewer components than the vectors have dimensions."""
+        """Return the values of a grid below the width of the word vectors."""
         return tuple(value for value in grid if int(value) < self.words.vectors.shape[1])
 
     def similarities(
         self, sentences: Sequence[str], first: Rows, second: Rows, values: Sequence[int]
     ) -> Floats:
-        """[V, N] cosines of pairs, for each number of removed components, in one pass."""
+        """Return the cosines of pairs for each number of removed components, [V, N]."""
         return self._fitted(values).cosines(self.averages(sentences), first, second, values)
 
     def embed(self, sentences: Sequence[str], value: int) -> NDArray[np.float32]:
-        """[S, n] averages without ``value`` components."""
+        """Return the averages without the first ``value`` components, [S, n]."""
         left = self._fitted([value]).removed(self.averages(sentences), value)
         return left.astype(np.float32)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Components, squared singular values, and the numbers of fitted and empty sentences."""
+        """Return components, squared singular values, and numbers of fitted and empty sentences."""
         components = self._fitted([])
         counts = {name: np.array(count) for name, count in self._counts.items()}
         return {"components": components.vectors, "squares": components.squares, **counts}
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Load what ``state`` gave.
+        """Load the arrays that ``state`` returned.
 
         Raises:
-            InvalidValue: it belongs to word vectors of another width.
+            InvalidValue: the state is of word vectors of another width.
         """
         vectors = state["components"]
         width = self.words.vectors.shape[1]
@@ -247,13 +251,13 @@ class Sif(ClosedForm):
         return "piecewise" if self.settings.variant == "usif" else "whole"
 
     def _fitted(self, values: Sequence[int]) -> Components:
-        """Return the components, where they are enough for the values."""
+        """Return the components after checking that they suffice for the values."""
         if self._components is None:
             raise TrialFailed("SIF is not fitted yet: call solve or load_state first")
         there = len(self._components.squares)
         for value in values:
             if not 0 <= value <= there:
-                fix = f"the fit holds 0 to {there} components"
+                fix = f"the fit has 0 to {there} components"
                 raise InvalidValue("readout components", value, fix)
         return self._components
 
@@ -263,10 +267,10 @@ class Components:
     """The first K right singular vectors of a matrix of averages (not centred).
 
     Attributes:
-        vectors: [K, n], orthonormal rows; signs are such that the largest entry is positive.
-        squares: [K] squared singular values, falling.
-        way: what removing m components means. ``whole``: e - sum_{i<=m} x_i c_i (SIF).
-            ``piecewise``: e - sum_{i<=m} lambda_i x_i c_i with lambda_i = sigma_i^2 / S_m and
+        vectors: [K, n] orthonormal rows; the entry of each with the largest magnitude is positive.
+        squares: [K] squared singular values, decreasing.
+        way: how m components are removed. ``whole``: e - sum_{i<=m} x_i c_i (SIF). ``piecewise``:
+            e - sum_{i<=m} lambda_i x_i c_i with lambda_i = sigma_i^2 / S_m and
             S_m = sum_{j<=m} sigma_j^2 (Ethayarajh 2018, piecewise common component removal).
     """
 
@@ -276,26 +280,26 @@ class Components:
 
     @classmethod
     def solve(cls, moments: Floats, largest: int, way: Way, device: str = "cpu") -> Components:
-        """From the [n, n] sum of e e^T over the sentences.
+        """Return the first ``largest`` components from the [n, n] sum of e e^T over the sentences.
 
         Raises:
-            TrialFailed: it has not as many directions as components are asked for.
+            TrialFailed: the rank of the sum is below ``largest``, or 0.
         """
         squares, vectors = eigenvectors(moments, device)
         squares, vectors = squares[::-1], vectors[:, ::-1].T
-        # a direction that no sentence has gets an eigenvalue of rounding size, not 0
+        # a direction that no sentence has may get an eigenvalue of rounding size instead of 0
         rank = int((squares > len(moments) * np.finfo(float).eps * max(squares[0], 0)).sum())
         if largest > rank or not rank:
             raise TrialFailed(
-                f"the fitted sentences span {rank} directions, {largest} components were asked "
-                f"for; fit on more sentences, or let the readout components end at {rank}"
+                f"components: {largest} were requested, but the sentences span only {rank} "
+                f"directions; request at most {rank}, or fit on more sentences"
             )
         vectors = vectors[:largest]
         peaks = vectors[np.arange(largest), np.abs(vectors).argmax(axis=1)]
         return cls(vectors * np.sign(peaks)[:, None], squares[:largest].copy(), way)
 
     def removed(self, embeddings: Floats, value: int) -> Floats:
-        """[S, n] what is left without ``value`` components; zero where only rounding is left."""
+        """Return embeddings without ``value`` components, [S, n]; 0 if only rounding remains."""
         vectors, squares = self.vectors[:value], self.squares[:value]
         projections = embeddings @ vectors.T
         if self.way == "piecewise" and value:
@@ -307,9 +311,9 @@ class Components:
     def cosines(
         self, embeddings: Floats, first: Rows, second: Rows, values: Sequence[int]
     ) -> Floats:
-        """[V, N] cosines of pairs of rows without ``values[v]`` components.
+        """Return the cosines of pairs of rows without ``values[v]`` components, [V, N].
 
-        0 where nothing but rounding is left of one of them.
+        A cosine is 0 if only rounding remains of one of the rows.
         """
         largest = max(values, default=0)
         projections = embeddings @ self.vectors[:largest].T
@@ -329,7 +333,7 @@ class Components:
         return np.clip(out, -1.0, 1.0, out=out)
 
     def _taken(self, products: Floats, values: Sequence[int]) -> Floats:
-        """[V, N] what removal takes from inner products, from the [N, K] products x_i y_i.
+        """Return what removal subtracts from inner products, [V, N], given [N, K] x_i y_i.
 
         Piecewise: (2 / S_m) sum sigma_i^2 x_i y_i - (1 / S_m^2) sum sigma_i^4 x_i y_i.
         """
@@ -345,12 +349,12 @@ class Components:
 
 
 def _sums(terms: Floats) -> Floats:
-    """[K + 1, N] sums of the first 0, 1, ..., K of [N, K] terms."""
+    """Return the sums of the first 0, 1, ..., K of [N, K] terms, [K + 1, N]."""
     sums = np.zeros((terms.shape[1] + 1, len(terms)))
     np.cumsum(terms.T, axis=0, out=sums[1:])
     return sums
 
 
 def _gone(left: Floats, whole: Floats) -> NDArray[np.bool_]:
-    """Return whether a squared norm is rounding: n eps of the whole one at n = 450."""
+    """Return whether a squared norm is a rounding error: at most n eps of the whole, n = 450."""
     return left <= 1e-13 * whole

@@ -1,6 +1,6 @@
 """SimCSE: points compared by their cosine.
 
-Gao, Yao, Chen: SimCSE, 2021; the supervised loss as GumbelCSE's paper writes it (Eq. 2).
+Gao, Yao, Chen: SimCSE, 2021. The supervised loss follows GumbelCSE Eq. 2.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SimcseSettings(MethodSettings):
 
 
 class Simcse(SentenceMethod):
-    """Anchors, positives and hard negatives; every other row of the batch is a negative."""
+    """Supervised SimCSE on triplets; the other rows of the batch are negatives, too."""
 
     name: ClassVar[str] = "simcse"
     title: ClassVar[str] = "SimCSE"
@@ -36,21 +36,23 @@ class Simcse(SentenceMethod):
 
     @property
     def geometry(self) -> Points:
-        """Cosine."""
+        """Points compared by their cosine."""
         return Points()
 
     def head(self, vectors: Tensor) -> Tensor:
-        """Return the encoder's vectors as they are."""
+        """Return the vectors of the encoder unchanged."""
         return vectors
 
     @property
     def weights(self) -> TermWeights:
-        """The weights of the two sums."""
+        """The weights of the sums over positives and over hard negatives."""
         return TermWeights(contradiction=self.settings.contradiction_weight)
 
     def loss(self, embeddings: Mapping[str, Tensor], gather: Gather, offset: int = 0) -> Tensor:
-        """GumbelCSE Eq. 2, summed over the local anchors; without hard negatives InterSent Eq. 1
-        and Gao et al. Eq. 4."""
+        """Return GumbelCSE Eq. 2, summed over the local anchors.
+
+        Without hard negatives this is InterSent Eq. 1 and Gao et al. Eq. 4.
+        """
         return contrastive_loss(
             embeddings["anchor"],
             embeddings["positive"],
@@ -64,7 +66,7 @@ class Simcse(SentenceMethod):
 
 
 class PairSimcse(Simcse):
-    """Pairs without hard negatives: InterSent's supervised contrastive baseline (section 3.3)."""
+    """SimCSE on pairs without hard negatives, InterSent's contrastive baseline (section 3.3)."""
 
     name: ClassVar[str] = "simcse-pairs"
     title: ClassVar[str] = "SimCSE on pairs"
@@ -76,22 +78,21 @@ class PairSimcse(Simcse):
 
     @property
     def weights(self) -> TermWeights:
-        """The other sentences of the batch alone."""
+        """The weight of the sum over positives, the only one without hard negatives."""
         return TermWeights()
 
 
 class UnsupervisedSimcseSettings(MethodSettings):
-    """Unsupervised SimCSE."""
+    """Settings of unsupervised SimCSE."""
 
     dropout: float = Field(0.1, gt=0.0, lt=1.0)
-    """Rate of every dropout layer of the encoder: the only difference between the two views."""
+    """Rate of every dropout layer of the encoder, the only difference between the two views."""
 
 
 class UnsupervisedSimcse(PairSimcse):
-    """Each sentence is embedded twice; its second view under other dropout is the positive.
+    """SimCSE whose positive is the same sentence under another dropout mask (Gao et al. section 3).
 
-    Gao et al. section 3. Their code puts a layer (MLP) on [CLS] while it trains and leaves it out
-    when it embeds; there is none here.
+    The published code adds an MLP on [CLS] for training only; it is omitted here.
     """
 
     name: ClassVar[str] = "simcse-unsupervised"

@@ -1,7 +1,7 @@
-"""What a readout is: a hyperparameter that is applied to a trained model, and its grid.
+"""Readouts: hyperparameters that are applied to a trained model, and their default grids.
 
-A job sweeps the grids of ``search_spaces``; those here serve where there is no search space and
-are the same. Alphas are decimals from a list, never sums of 0.1.
+A job sweeps the grids of its file in ``search_spaces``; the grids here, which are equal, apply
+without a search space. Alphas are decimal literals, because sums of 0.1 are inexact.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from sentune.errors import InvalidValue
 Value: TypeAlias = int | float | str
 Grid: TypeAlias = tuple[Value, ...]
 Grids: TypeAlias = Mapping[str, Grid]
-"""Readout -> the values it is swept over. A readout that is missing has its method's own grid; an
-empty grid means that the best value is found exactly."""
+"""Readout -> values to sweep. A missing readout uses its own grid. An empty grid means that the
+best value is found exactly."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Readout:
-    """A hyperparameter that needs no retraining.
+    """A hyperparameter that is swept on a trained model, without retraining.
 
     Attributes:
-        name: ``alpha_1``; a task reports it as ``task/alpha_1``.
-        grid: what it is swept over where there is no search space, in order; empty: the best value
-            is found exactly from the sorted scores. A test holds it to the search space's.
-        low, high: the numbers that are allowed, both included; for words None, and the grid's
-            words are all there are.
-        integer: whole numbers only.
+        name: name such as ``alpha_1``; a task reports the value as ``task/alpha_1``.
+        grid: values to sweep in order without a search space. If it is empty, the best value is
+            found exactly from the sorted scores.
+        low, high: inclusive bounds of numbers; None for words, of which only those of the grid are
+            allowed.
+        integer: whether only whole numbers are allowed.
     """
 
     name: str
@@ -40,26 +40,28 @@ class Readout:
     integer: bool = False
 
     def parse(self, text: str) -> Grid:
-        """The grid that a text stands for: ``0.5``, ``0.3,0.5``, or ``1..150`` for whole numbers.
+        """Parse a grid from a text: ``0.5``, ``0.3,0.5``, or ``1..150`` for whole numbers.
 
-        Values outside the readout's own grid are allowed (a grid may be widened).
+        Numbers outside the readout's own grid are allowed between ``low`` and ``high``.
 
         Raises:
-            InvalidValue: the text is none of these, or a value is not allowed.
+            InvalidValue: the text has another form, or a value is not allowed.
         """
         between = re.fullmatch(r"(\d+)\.\.(\d+)", text)
         if between and self.integer:
             first, last = int(between[1]), int(between[2])
             if first > last:
                 raise InvalidValue(f"readout {self.name}", text, "give the smaller number first")
+            if not self._allows(last):  # before a tuple of any length is made
+                raise InvalidValue(f"readout {self.name}", last, self._fix())
             return self.checked(tuple(range(first, last + 1)))
         return self.checked(tuple(self._value(part.strip()) for part in text.split(",")))
 
     def checked(self, values: Grid) -> Grid:
-        """Return the values, each allowed and none twice, in the order given.
+        """Return the values unchanged if each is allowed and none occurs twice.
 
         Raises:
-            InvalidValue: naming the readout, the value and what is allowed.
+            InvalidValue: a value is not allowed or occurs twice.
         """
         for value in values:
             if not self._allows(value):
@@ -71,9 +73,9 @@ class Readout:
     def _allows(self, value: Value) -> bool:
         if self.low is None or self.high is None:
             return value in self.grid
-        if isinstance(value, str | bool) or (self.integer and value != int(value)):
+        if isinstance(value, str | bool) or not self.low <= value <= self.high:
             return False
-        return self.low <= value <= self.high
+        return not self.integer or value == int(value)
 
     def _value(self, text: str) -> Value:
         if self.low is None:
@@ -91,15 +93,15 @@ class Readout:
 
 
 def grid_of(readout: Readout, grids: Grids) -> Grid:
-    """Return the grid that a sweep takes: the one that was asked for, else the readout's own."""
+    """Return the requested grid of a readout, or the readout's own grid if there is none."""
     return grids.get(readout.name, readout.grid)
 
 
 REPRESENTATION = Readout(
     name="representation", grid=("ensemble", "ensemble_scaled", "z_en", "z_de")
 )
-"""Of a model with several encoders: ensemble of encoder and inverse decoder, as they are or scaled,
-or one of them."""
+"""Sentence vector of an invertible model: the ensemble of encoder and inverse decoder, unscaled or
+scaled, or one of the two."""
 ALPHA_1 = Readout(name="alpha_1", grid=(0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9), low=0.0, high=1.0)
 """Coverage that an interpretation must exceed."""
 ALPHA_2 = Readout(name="alpha_2", grid=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), low=0.0, high=1.0)
@@ -111,10 +113,10 @@ REFERENCES = Readout(
     high=10_000_000,
     integer=True,
 )
-"""n, the training triplets whose sentences are the references."""
+"""n, the number of training triplets whose sentences are the references."""
 INTERSECTION = Readout(name="intersection", grid=("gumbel", "hard"))
-"""Intersection of boxes on the trained model."""
+"""Intersection of boxes that is applied to the trained model."""
 BETA = Readout(name="beta", grid=(), low=0.0, high=1.0)
-"""Threshold of entailment; found exactly."""
+"""Threshold of entailment, found exactly."""
 INTERPRETATION = (ALPHA_1, ALPHA_2, REFERENCES, INTERSECTION, BETA)
-"""Of interpretation embeddings (GumbelCSE sections 3.2, 4.4 and 5)."""
+"""Readouts of interpretation embeddings (GumbelCSE sections 3.2, 4.4 and 5)."""

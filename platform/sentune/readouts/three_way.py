@@ -1,9 +1,9 @@
-"""The threshold beta of ambiguous RTE, found exactly (GumbelCSE section 4.4, Eq. 14).
+"""Find the threshold beta of ambiguous RTE exactly (GumbelCSE section 4.4, Eq. 14).
 
-A pair has a range of probabilities, from low to high, over its interpretations: entailment where
-low > beta, non-entailment where high < beta, both otherwise. Only the gaps between the sorted
-values are tried, so cumulative counts along them give every macro F1 there is. A beta that equals a
-value would call pairs of that one probability both, until rounding moves it by a bit.
+Over its interpretations a pair has a range of probabilities from low to high. Its class is
+entailment if low > beta, non-entailment if high < beta, and both otherwise. The macro F1 can change
+only at the sorted lows and highs, so cumulative counts along them give its value in every gap. A
+beta is never equal to a low or high, because rounding would then decide the class.
 
 Legend: V = combinations of other readouts, N = pairs, K = 2N + 1 places among the sorted values.
 """
@@ -26,22 +26,22 @@ ENTAILMENT, NON_ENTAILMENT, BOTH = 0, 1, 2
 CLASSES = ("entailment", "non_entailment", "both")
 EVERYWHERE = (-np.inf, np.inf)
 EQUAL = np.ones(3)
-"""Weights of the classes where every pair counts once."""
+"""Weights of the classes that count every pair once."""
 PRIOR = re.compile(r"balanced|both=(0?\.\d+)")
-# Values sorted at once; about ten arrays of this size live at a time, 8 MB each.
+# Values sorted at once; about ten arrays of this size exist at a time, 8 MB each.
 CHUNK = 2**20
 
 
 @dataclass(frozen=True)
 class BestBeta:
-    """[...] each: the best threshold and its macro F1."""
+    """The best threshold and its macro F1, [...] each."""
 
     beta: Floats
     macro_f1: Floats
 
 
 def class_of(labels: Iterable[str]) -> int:
-    """Return the class of a pair by its labels: both where entailment is not the only one."""
+    """Return the class of a pair: ``BOTH`` if its labels are entailment and others."""
     found = set(labels)
     if "entailment" not in found:
         return NON_ENTAILMENT
@@ -49,24 +49,24 @@ def class_of(labels: Iterable[str]) -> int:
 
 
 def check_prior(prior: str) -> None:
-    """Raise a ValueError where a text is no prior of the classes."""
+    """Raise a ``ValueError`` if a text is not a prior of the classes."""
     match = PRIOR.fullmatch(prior)
     if match is None or (match[1] and float(match[1]) == 0):
-        raise ValueError("give both=SHARE, 0 < SHARE < 1, such as both=0.3, or balanced")
+        raise ValueError("give balanced, or both=SHARE with 0 < SHARE < 1, such as both=0.3")
 
 
 def class_weights(prior: str, gold: Counts) -> Floats:
-    """Return the weight of a pair of each class, [3], under which the classes have a prior.
+    """Return the weight of a pair of each class, [3], that gives the classes a prior.
 
-    The mean over the pairs is 1.
+    The mean weight of the pairs is 1.
 
     Args:
-        prior: ``both=SHARE``, the share of ``both``, while the other two keep their ratio;
-            ``balanced``, all classes alike; empty for the classes as they are.
+        prior: ``both=SHARE`` for the share of ``both``, where the other classes keep their ratio;
+            ``balanced`` for equal shares; empty for weights of 1.
         gold: [N] classes.
 
     Raises:
-        InvalidValue: the prior is neither, or no pair, or every pair, is ``both``.
+        InvalidValue: the prior has another form, or none or all of the pairs are ``both``.
     """
     if not prior:
         return EQUAL
@@ -77,7 +77,8 @@ def class_weights(prior: str, gold: Counts) -> Floats:
     counts = np.bincount(gold, minlength=3)
     both = counts[BOTH] / len(gold)
     if both in (0, 1):
-        fix = f"{counts[BOTH]} of {len(gold)} pairs are both; give pairs of both kinds, or no prior"
+        found = f"{counts[BOTH]} of {len(gold)} pairs are of the class both"
+        fix = f"{found}; give pairs of this and other classes, or leave --prior out"
         raise InvalidValue("--prior", prior, fix)
     if prior == "balanced":
         return len(gold) / (np.count_nonzero(counts) * np.maximum(counts, 1))
@@ -92,7 +93,8 @@ def class_metrics(gold: Counts, predicted: Counts, weights: Floats = EQUAL) -> d
     The F1 of a class that is neither predicted nor gold is 0.
 
     Args:
-        weights: [3] of a pair of each gold class.
+        gold, predicted: [N] classes.
+        weights: [3] weight of a pair of each gold class.
     """
     from sklearn.metrics import f1_score  # it takes seconds to import
 
@@ -106,7 +108,7 @@ def class_metrics(gold: Counts, predicted: Counts, weights: Floats = EQUAL) -> d
 
 
 def decide(lows: ArrayLike, highs: ArrayLike, beta: ArrayLike) -> Counts:
-    """Return the class of each pair by Eq. 14; both comparisons are strict. Broadcasts."""
+    """Return the class of each pair by Eq. 14, with broadcasting; both comparisons are strict."""
     low, high = np.asarray(lows), np.asarray(highs)
     rest = np.where(high < beta, NON_ENTAILMENT, BOTH)
     return np.where(low > beta, ENTAILMENT, rest)
@@ -119,20 +121,20 @@ def best_beta(
     limits: tuple[float, float] = EVERYWHERE,
     weights: Floats = EQUAL,
 ) -> BestBeta:
-    """Return the beta with the largest macro F1 over the three classes; of equal ones the lowest.
+    """Return the beta with the largest macro F1 over the three classes, the lowest of equal ones.
 
-    The F1 of a class that is neither predicted nor gold counts as 0. Beta lies halfway between two
-    values, or beyond all of them.
+    The F1 of a class that is neither predicted nor gold is 0. Beta lies halfway between two of the
+    lows and highs, or beyond all of them.
 
     Args:
         lows, highs: [..., N] finite, low <= high.
         gold: [N] classes 0, 1 or 2.
-        limits: the smallest and the largest beta that may be found.
-        weights: [3] of a pair of each class, as ``class_weights`` has them.
+        limits: smallest and largest beta allowed.
+        weights: [3] weight of a pair of each class, as returned by ``class_weights``.
 
     Raises:
-        InvalidValue: shapes that differ, no pairs, values that are not finite or out of order,
-            other classes, or no beta within the limits.
+        InvalidValue: the shapes differ, there are no pairs, a value is not finite, a low is above
+            its high, a class is unknown, or no beta lies within the limits.
     """
     low, high, truth = _checked(lows, highs, gold)
     shape, pairs = low.shape[:-1], low.shape[-1]
@@ -142,7 +144,9 @@ def best_beta(
     parts = [_best_of_rows(low[block], high[block], truth, limits, weights) for block in blocks]
     betas, scores = (np.concatenate(side) for side in zip(*parts, strict=True))
     if not np.isfinite(scores).all():
-        raise InvalidValue("limits", limits, "no beta that these values tell apart lies within")
+        raise InvalidValue(
+            "limits", limits, "no gap between the lows and highs lies within; widen it"
+        )
     return BestBeta(betas.reshape(shape), scores.reshape(shape))
 
 
@@ -153,10 +157,12 @@ def macro_f1(
     betas: ArrayLike,
     weights: Floats = EQUAL,
 ) -> Floats:
-    """[..., B]: macro F1 of [..., N] ranges at each of B thresholds; weights as ``best_beta``.
+    """Return the macro F1 of [..., N] ranges at each of B thresholds, [..., B].
+
+    The arguments are those of ``best_beta``.
 
     Raises:
-        InvalidValue: as ``best_beta``.
+        InvalidValue: see ``best_beta``.
     """
     low, high, truth = _checked(lows, highs, gold)
     thresholds = np.asarray(betas, dtype=np.float64)
@@ -169,14 +175,14 @@ def macro_f1(
 def _at_thresholds(
     low: Floats, high: Floats, truth: Counts, betas: Floats, weights: Floats
 ) -> Floats:
-    """[B]: macro F1 of one row of ranges."""
+    """Return the macro F1 of one row of ranges at each threshold, [B]."""
     sides = low[:, None] <= betas, high[:, None] < betas
     lows, highs = (_Tally(*(side[truth == c].sum(0) for c in range(3))) for side in sides)
     return _macro(lows, highs, truth, weights)
 
 
 class _Tally(NamedTuple):
-    """How many pairs of each gold class; of lows those at or under beta, of highs under it."""
+    """Number of pairs of each gold class with a low at or below beta, or with a high below beta."""
 
     entailment: Counts
     non_entailment: Counts
@@ -195,7 +201,7 @@ def _macro(lows: _Tally, highs: _Tally, truth: Counts, weights: Floats) -> Float
 
 
 def _f1(of: int, predicted: Sequence[Counts], total: Counts, weights: Floats) -> Floats:
-    """2 hits / (predicted + gold); 0 where nothing is predicted and nothing is gold."""
+    """Return 2 hits / (predicted + gold), or 0 if both are 0."""
     weighted = [weight * pairs for weight, pairs in zip(weights, predicted, strict=True)]
     least = np.finfo(np.float64).tiny
     found: Floats = 2 * weighted[of] / np.maximum(sum(weighted) + weights[of] * total[of], least)
@@ -205,7 +211,7 @@ def _f1(of: int, predicted: Sequence[Counts], total: Counts, weights: Floats) ->
 def _best_of_rows(
     low: Floats, high: Floats, truth: Counts, limits: tuple[float, float], weights: Floats
 ) -> tuple[Floats, Floats]:
-    """[V, N] -> the best beta and its macro F1, [V] each."""
+    """Return the best beta of each row and its macro F1, [V, N] -> [V] each."""
     values = np.concatenate([low, high], axis=1)
     order = np.argsort(values, axis=1, kind="stable")
     values = np.take_along_axis(values, order, axis=1)
@@ -217,7 +223,7 @@ def _best_of_rows(
 
 
 def _cumulated(order: Counts, truth: Counts) -> tuple[_Tally, _Tally]:
-    """[V, K] each: lows and highs among the first k of the sorted values."""
+    """Return the number of lows and highs among the first k of the sorted values, [V, K] each."""
     is_high = order >= len(truth)
     gold = truth[order % len(truth)]
 
@@ -232,11 +238,11 @@ def _cumulated(order: Counts, truth: Counts) -> tuple[_Tally, _Tally]:
 
 
 def _gaps(values: Floats) -> Floats:
-    """[V, K]: at place k a beta above the first k sorted values and below the rest; NaN if none."""
+    """Return a beta above the first k sorted values and below the rest, NaN if none, [V, K]."""
     ends = (np.nextafter(values[:, :1], -np.inf), np.nextafter(values[:, -1:], np.inf))
     left, right = values[:, :-1], values[:, 1:]
     middle = left + (right - left) / 2
-    # neighbouring floats have nothing in between: the middle rounds to one of them
+    # no float lies between neighbouring floats: the middle rounds to one of them
     inner = np.where((left < middle) & (middle < right), middle, np.nan)
     return np.concatenate([ends[0], inner, ends[1]], axis=1)
 
@@ -253,7 +259,7 @@ def _checked(lows: ArrayLike, highs: ArrayLike, gold: ArrayLike) -> tuple[Floats
         shapes = f"lows {low.shape}, highs {high.shape}, gold {truth.shape}"
         raise InvalidValue("lows", shapes, "give a low, a high and a gold class for each pair")
     if not np.isfinite(low).all() or not np.isfinite(high).all() or (low > high).any():
-        raise InvalidValue("lows", "nan, inf or above highs", "give finite ranges, low <= high")
+        raise InvalidValue("lows", "nan, inf or above highs", "give finite values, low <= high")
     if truth.min() < 0 or truth.max() > BOTH:
         raise InvalidValue("gold", sorted(set(truth.tolist())), "use the classes 0, 1 and 2")
     return low, high, truth

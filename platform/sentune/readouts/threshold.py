@@ -1,7 +1,7 @@
-"""The threshold of a binary decision, found exactly: the scores are sorted once.
+"""Find the best threshold of a binary decision exactly, by sorting the scores once.
 
-GaussCSE (section 3.1) steps through 0, 0.001, ..., 1. Only the N + 1 gaps between N sorted
-scores can make a difference, so looking at each gap once finds the optimum that a grid may miss.
+GaussCSE (section 3.1) tries 0, 0.001, ..., 1. The decisions change only at the N scores, so one
+threshold in each of the N + 1 gaps includes the optimum, which a grid may miss.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class PrecisionRecall:
-    """The whole precision-recall curve, from "everything is positive" to "nothing is".
+    """A precision-recall curve, from all cases predicted positive to none.
 
     Attributes:
         precision, recall: [K + 1]; the last point is (recall 0, precision 1).
-        thresholds: [K]; point k belongs to ``score >= thresholds[k]``.
-        area: area under the curve by the trapezoid rule, as the papers' published code takes it;
-            through a run of equal scores as ``_area`` says.
-        average_precision: the step-wise sum, which does not interpolate between points.
+        thresholds: [K]; point k predicts positive if ``score >= thresholds[k]``.
+        area: area under the curve by the trapezoid rule, as in the papers' published code; equal
+            scores are interpolated (Davis & Goadrich 2006).
+        average_precision: step-wise sum, without interpolation between points.
     """
 
     precision: Floats
@@ -37,7 +37,7 @@ class PrecisionRecall:
     average_precision: float
 
     def thinned(self, points: int = 1000) -> dict[str, list[float]]:
-        """At most ``points`` of the curve's points with both ends, as JSON types for a plot."""
+        """Return at most ``points`` points of the curve, with both ends, as JSON types."""
         count = len(self.thresholds)
         chosen = np.unique(np.linspace(0, count - 1, min(points - 1, count)).round().astype(int))
         ends = np.append(chosen, count)
@@ -49,23 +49,23 @@ class PrecisionRecall:
 
 
 def best_threshold(scores: ArrayLike, positive: ArrayLike) -> float:
-    """Return the accuracy-maximising threshold of ``score > threshold``.
+    """Return the threshold for which ``score > threshold`` has the largest accuracy.
 
-    It lies halfway between two distinct scores; equal scores are never told apart. It is the
-    largest score where nothing should be positive, and just below the smallest one where
-    everything should. Of several best ones it is the lowest.
+    The threshold lies halfway between two distinct scores. If no case should be positive, it is the
+    largest score; if every case should, it is just below the smallest. The lowest of several best
+    thresholds is returned.
 
     Args:
         scores: [N] finite scores, N > 0.
         positive: [N] truth values.
 
     Raises:
-        InvalidValue: no scores, shapes that differ, or scores that are not finite.
+        InvalidValue: there are no scores, the shapes differ, or a score is not finite.
     """
     values, truth = _checked(scores, positive)
     order = np.argsort(values, kind="stable")
     values, truth = values[order], truth[order]
-    # right[k]: cases decided rightly when the k lowest are called negative, the rest positive
+    # right[k]: correct decisions if the k lowest scores are negative and the rest positive
     right = np.concatenate(([0], np.cumsum(~truth))) + truth.sum()
     right = right - np.concatenate(([0], np.cumsum(truth)))
     return between(values, best_cut(values, right))
@@ -75,12 +75,12 @@ def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:
     """Return the precision-recall curve with its area and the average precision.
 
     Raises:
-        InvalidValue: as ``best_threshold``, or no case is positive (recall is undefined then).
+        InvalidValue: see ``best_threshold``; also if no case is positive (recall is undefined).
     """
     values, truth = _checked(scores, positive)
     if not truth.any():
         raise InvalidValue("positive", "no case", "a precision-recall curve needs a positive case")
-    # here: it takes seconds to import, and listing studies does without it
+    # imported here because it takes seconds and listing studies does not need it
     from sklearn.metrics import average_precision_score, precision_recall_curve
 
     precision, recall, thresholds = precision_recall_curve(truth, values)
@@ -94,15 +94,16 @@ def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:
 
 
 def _area(values: Floats, truth: Flags) -> float:
-    """Return the area, a point of the curve for each positive case.
+    """Return the area under the curve, which has one point for each positive case.
 
-    Among equal scores negative cases come in proportion to positive ones (Davis & Goadrich 2006),
-    so that equal scores throughout have the share of the positives. One straight line through them,
-    from precision 1, would give (1 + share) / 2, more than a trained model reaches on SNLI.
+    Within a run of equal scores the negative cases are spread in proportion to the positive ones
+    (Davis & Goadrich 2006), so the area is the share of positives if all scores are equal. A
+    straight line from precision 1 would give (1 + share) / 2, more than trained models reach on
+    SNLI.
     """
     _, group = np.unique(-values, return_inverse=True)
     hits, misses = np.bincount(group, truth), np.bincount(group, ~truth)
-    of = np.sort(group[truth])  # of each positive case
+    of = np.sort(group[truth])  # the group of each positive case
     before = np.arange(len(of))
     rate = misses[of] / hits[of]
     false = (np.cumsum(misses) - misses)[of] + rate * (before - (np.cumsum(hits) - hits)[of])
@@ -112,18 +113,18 @@ def _area(values: Floats, truth: Flags) -> float:
 
 
 def best_cut(values: Floats, scores: NDArray[Any]) -> int:
-    """Return the place of the largest score that tells no equal values apart, the first of equals.
+    """Return the best cut that does not separate equal values, the first of equally good ones.
 
     Args:
         values: [N] sorted.
-        scores: [N + 1] of calling the 0, 1, ..., N lowest values negative.
+        scores: [N + 1] score of each cut; cut k predicts the k lowest values negative.
     """
     cuts = np.flatnonzero(np.concatenate(([True], values[1:] > values[:-1], [True])))
     return int(cuts[np.argmax(scores[cuts])])
 
 
 def between(values: Floats, cut: int) -> float:
-    """Return a threshold that calls exactly the ``cut`` lowest of the sorted values negative."""
+    """Return a threshold for which exactly the ``cut`` lowest sorted values are negative."""
     if cut == 0:
         return float(np.nextafter(values[0], -np.inf))
     if cut == len(values):

@@ -1,7 +1,7 @@
-"""Where a trial's checkpoints lie: a folder of this machine's disks, or an object store.
+"""Storage of a trial's checkpoints in a local folder or an object store.
 
-Both hold named folders that appear whole or not at all. Their methods are the same, and are
-described in ``LocalStorage``.
+Both store named folders atomically: a folder is either complete or absent. They have the same
+methods, which ``LocalStorage`` documents.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from sentune.io.object_store import asked, download, files_at, is_local, is_s3, 
 
 PROGRESS_FILE = "progress.json"
 PARTIAL, DAMAGED, FOREIGN = ".partial-", "damaged-", "foreign-"
-"""How names of folders begin that are written in part, damaged, or of another run."""
+"""Prefixes of the names of folders that are incomplete, damaged, or of another run."""
 
 BATCH = 1000
-"""Objects that S3 drops in one request."""
+"""Maximum objects that S3 deletes in one request."""
 
 
 def storage_of(directory: str) -> LocalStorage | ObjectStorage:
-    """Return the storage at a path or fsspec URI; nothing is made yet."""
+    """Return the storage at a path or fsspec URI, without creating anything."""
     files, root = files_at(directory)
     if is_local(files):
         return LocalStorage(Path(root))
@@ -37,21 +37,24 @@ def storage_of(directory: str) -> LocalStorage | ObjectStorage:
 
 
 class LocalStorage:
-    """A folder of a disk. A rename makes a checkpoint appear: a kill leaves no half of one."""
+    """Folders in a local directory; a rename makes each one appear atomically."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def entries(self, *, seconds: float = 0.0) -> list[str]:
-        """Return the names of all that lies here, ``seconds`` old where looking takes a request."""
+        """Return the names of all entries; those of an object store may be ``seconds`` old."""
         return [path.name for path in self.root.iterdir()] if self.root.is_dir() else []
 
     def whole(self) -> list[str]:
-        """Return the names of the folders that ``has`` is true of."""
+        """Return the names of all complete folders, as ``has`` defines them."""
         return [name for name in self.entries() if self.has(name)]
 
     def has(self, name: str) -> bool:
-        """Return whether a folder is complete, here also where a damaged disk lost its document."""
+        """Return whether a folder is complete.
+
+        A local folder is, because it is renamed when complete, even if ``progress.json`` was lost.
+        """
         return (self.root / name).is_dir()
 
     def read(self, name: str) -> bytes:
@@ -59,19 +62,19 @@ class LocalStorage:
         return (self.root / name / PROGRESS_FILE).read_bytes()
 
     def fetch(self, name: str) -> Path:
-        """Return a folder as one of this machine's, here the folder itself."""
+        """Return the path of a folder on this machine; an object store downloads it."""
         return self.root / name
 
     @contextmanager
     def writing(self, name: str, needed: int, *, anew: bool = False) -> Iterator[Path]:
-        """Yield an empty local folder that appears here, whole, when the context is left.
+        """Yield an empty local folder, and store it under ``name`` when the context is left.
 
-        Here it is written beside, synchronised to the disk, then renamed.
+        A local folder is written next to its target, synchronised to the disk, then renamed.
 
         Args:
-            name: of the folder; an older one of that name is dropped.
-            needed: bytes that must be free, as far as that is known.
-            anew: nothing of that name is here, so that a store is not asked.
+            name: name of the folder; an existing one is replaced.
+            needed: estimate of the bytes that must be free.
+            anew: whether no folder of this name exists, which saves requests to an object store.
         """
         with writing(self.root / name, needed):
             self.root.mkdir(parents=True, exist_ok=True)
@@ -87,14 +90,14 @@ class LocalStorage:
                 sync(self.root)
 
     def drop(self, name: str, files: Collection[str] | None = None) -> None:
-        """Drop a folder; another process that reads it sees it whole or not at all.
+        """Delete a folder atomically for other processes that read it.
 
-        Here it is renamed first: a folder that loses its files one by one would look damaged.
+        A local folder is renamed first, because a folder without some of its files looks damaged.
 
         Args:
-            name: of the folder.
-            files: all that lies in it beside its ``progress.json``, so that a store is not asked
-                for them; None: not known.
+            name: name of the folder.
+            files: names of its files other than ``progress.json``, if known, which saves requests
+                to an object store.
         """
         going = name if name.startswith(PARTIAL) else f"{PARTIAL}{name}"
         if going != name:
@@ -103,12 +106,12 @@ class LocalStorage:
         shutil.rmtree(self.root / going)
 
     def sweep(self, goes: Callable[[str], bool]) -> None:
-        """Drop all folders whose names ``goes`` is true of."""
+        """Delete all folders for whose names ``goes`` returns True."""
         for name in filter(goes, self.entries()):
             self.drop(name)
 
     def set_aside(self, name: str, prefix: str) -> bool:
-        """Put a prefix before a folder's name; return False if it is no longer there."""
+        """Add a prefix to a folder's name; return False if the folder no longer exists."""
         try:
             (self.root / name).rename(self.root / f"{prefix}{name}")
         except FileNotFoundError:
@@ -116,13 +119,13 @@ class LocalStorage:
         return True
 
     def leave(self) -> None:
-        """Remove the folder of all checkpoints where nothing lies in it."""
+        """Remove the directory of the folders if it is empty."""
         if self.root.is_dir() and not self.entries():
             self.root.rmdir()
 
 
 class ObjectStorage:
-    """An object store. An upload ends with ``progress.json``: without it there is no folder yet."""
+    """Folders in an object store; one is complete if it has ``progress.json``, uploaded last."""
 
     def __init__(self, files: fsspec.AbstractFileSystem, root: str, uri: str) -> None:
         self.files, self.root, self.uri = files, root, uri.rstrip("/")
@@ -138,7 +141,7 @@ class ObjectStorage:
         return sorted(self._here)
 
     def whole(self) -> list[str]:
-        # most trials begin with none: one request, where ``find`` of what is not there takes three
+        # most trials start without checkpoints: ``entries`` takes one request, ``find`` three
         if not self.entries():
             return []
         found = (within.partition("/") for within in self._within(""))
@@ -157,16 +160,16 @@ class ObjectStorage:
         return bytes(asked(self.uri, lambda: self.files.cat_file(file)))
 
     def fetch(self, name: str) -> Path:
-        """Return a local copy of a folder, which is removed with this object."""
+        """Download a folder to a temporary directory that is removed with this object."""
         if name not in self._downloads:
             self._downloads[name] = tempfile.TemporaryDirectory(prefix="sentune-checkpoint-")
-            with suppress(FileNotFoundError):  # dropped meanwhile: what is missing is noticed
+            with suppress(FileNotFoundError):  # deleted meanwhile; checksums show what is missing
                 download(f"{self.uri}/{name}", Path(self._downloads[name].name))
         return Path(self._downloads[name].name)
 
     @contextmanager
     def writing(self, name: str, needed: int, *, anew: bool = False) -> Iterator[Path]:
-        """Write a folder on this machine, then upload it, ``progress.json`` last."""
+        """Yield a temporary folder, then upload it, ``progress.json`` last."""
         with (
             writing(tempfile.gettempdir(), needed, "TMPDIR"),
             tempfile.TemporaryDirectory(prefix=PARTIAL) as scratch,
@@ -176,10 +179,11 @@ class ObjectStorage:
             looked = self._looked
             if not anew:
                 self.drop(name)
-            self._looked = -math.inf  # what an upload leaves that fails is looked for
+            self._looked = -math.inf  # if the upload fails, the next look finds what it left
             found = (file for file in Path(scratch).rglob("*") if file.is_file())
             for file in sorted(found, key=lambda file: (file.name == PROGRESS_FILE, file)):
-                self._put(file, f"{self.root}/{name}/{file.relative_to(scratch).as_posix()}")
+                target = f"{self.root}/{name}/{file.relative_to(scratch).as_posix()}"
+                asked(self.uri, partial(self.files.put_file, str(file), target), makes=True)
             self._here.add(name)
             self._looked = looked
 
@@ -205,23 +209,22 @@ class ObjectStorage:
         return True
 
     def leave(self) -> None:
-        """Do nothing: an object store has no empty folders."""
-
-    def _put(self, file: Path, target: str) -> None:
-        asked(self.uri, lambda: self.files.put_file(str(file), target), makes=True)
+        """Do nothing, because an object store has no empty folders."""
 
     def _within(self, folder: str) -> list[str]:
-        """Objects below a folder of this place, as paths within it."""
+        """Return the paths of all objects below a folder, relative to it."""
         above = f"{self.root}{folder}/"
         try:
             paths = asked(self.uri, lambda: self.files.find(above.rstrip("/")))
-        except FileNotFoundError:  # not even the bucket, which writing will say
+        except FileNotFoundError:  # the bucket is missing; writing to it will raise
             return []
         return [path.removeprefix(above) for path in paths if path.startswith(above)]
 
     def _drop(self, names: Collection[str], first: list[str], rest: Collection[str] | None) -> None:
-        """Drop folders: first their ``progress.json``, so that what is left is no checkpoint, then
-        ``rest``, their other files where these are known."""
+        """Delete folders: ``first`` their ``progress.json``, then their other files.
+
+        ``rest`` lists the other files if they are known.
+        """
         if rest is not None and is_s3(self.files) and len(first) + len(rest) <= BATCH:
             self._remove([*first, *rest])
         else:
@@ -233,6 +236,6 @@ class ObjectStorage:
 
     def _remove(self, within: Collection[str], *, recursive: bool = False) -> None:
         paths = [f"{self.root}/{path}" for path in within]
-        with suppress(FileNotFoundError):  # gone already: what is silent is asked twice
+        with suppress(FileNotFoundError):  # a request without an answer is repeated
             if paths:
                 asked(self.uri, lambda: self.files.rm(paths, recursive=recursive))

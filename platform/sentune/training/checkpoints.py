@@ -1,10 +1,12 @@
 """Checkpoints of one trial in a local folder or an object store.
 
-Each is a folder ``examples_000012800`` with the state that ``Progress.save`` wrote and, written
-last, ``progress.json`` with the checksums of all: a folder without it is not a checkpoint. They are
-ordered by number, as names are longer from 10^9 examples on. Kept are the best, the newest and the
-newest that was written at a milestone; those between milestones only serve to resume. One that a
-disk has damaged, or that is of another run, is set aside, and the one before is taken.
+A checkpoint is a folder such as ``examples_000012800`` with the state that ``Progress.save`` wrote.
+``progress.json``, written last, contains the checksums of the other files; a folder without it is
+not a checkpoint. Checkpoints are ordered by number, because names get longer from 10^9 examples on.
+
+The best, the newest and the newest milestone's checkpoints are kept. Checkpoints between milestones
+serve only to resume. A checkpoint that is damaged or of another run is renamed, and the previous
+one is used.
 """
 
 from __future__ import annotations
@@ -31,19 +33,22 @@ from sentune.training.trial import Measured, Progress, TrialSpec, other_run
 logger = logging.getLogger(__name__)
 
 CHECKPOINT = "examples_"
-"""How the name of a checkpoint's folder begins; its examples follow."""
+"""Prefix of the name of a checkpoint's folder, before the number of examples."""
 
 LOOK_SECONDS = 10.0
-"""How old a look at what another process has written may be when one is saved. Ray misses a machine
-that is cut off, and starts its trial elsewhere, after some 30 s."""
+"""Maximum age of the listing used by ``save`` to notice other processes' checkpoints. Ray restarts
+the trial of a disconnected machine elsewhere after about 30 s."""
 
 
 @dataclass(kw_only=True)
 class SavedProgress(Measured):
-    """``progress.json``: a progress, its score (higher is better) and the state's checksums.
+    """The content of ``progress.json``.
 
-    One between milestones is never the best. ``generation`` is the number of the study's start
-    that asked for it; ``identity`` tells its run from others.
+    Attributes:
+        score: objective, higher is better; None between milestones, which are never the best.
+        generation: number of the study's start that requested the run.
+        identity: identity of the run, see ``identity_of``.
+        files: file name -> size and checksum.
     """
 
     score: float | None
@@ -52,45 +57,46 @@ class SavedProgress(Measured):
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def again(self, save: Callable[[Path], None]) -> Progress:
-        """Return the progress as it was reported."""
+        """Return the progress as it was reported, with a function that saves its state."""
         return Progress(**self.measured(), save=save)
 
     @property
     def bytes(self) -> int:
-        """Bytes of the state, without ``progress.json``."""
+        """The size of the state in bytes, without ``progress.json``."""
         return sum(file["bytes"] for file in self.files.values())
 
 
 class _Unusable(NamedTuple):
-    """Why a checkpoint is not taken, and the prefix that sets it aside."""
+    """The reason why a checkpoint cannot be used, and the prefix that its folder gets."""
 
     why: str
     prefix: str = DAMAGED
 
 
 def name_of(examples: int) -> str:
-    """Return the name of the folder of the checkpoint at a number of examples."""
+    """Return the name of the checkpoint's folder at a number of examples."""
     return f"{CHECKPOINT}{examples:09d}"
 
 
 def examples_of(name: str) -> int:
-    """Return the examples in a checkpoint's name; -1 where there is no number."""
+    """Return the number of examples in a checkpoint's name, or -1 if it has none."""
     number = name.removeprefix(CHECKPOINT)
     return int(number) if number.isascii() and number.isdecimal() else -1
 
 
 class CheckpointStore:
-    """Best and last checkpoints of a trial; one process writes, any may read.
+    """Saves and loads the checkpoints of a trial; one process may write and several may read.
 
-    Reading and writing raise ``Overtaken`` where a later start of the study has written.
+    Reading and writing raise ``Overtaken`` if a later start of the study has written a checkpoint.
 
     Args:
-        directory: local path or fsspec URI; made with the first checkpoint.
-        generation: number of the study's start that this process works for; 0: of none.
-        identity: of the run that this process works for; empty: all checkpoints are of one run.
+        directory: local path or fsspec URI; created with the first checkpoint.
+        generation: number of the study's start that this process belongs to; 0: no study.
+        identity: identity of the run of this process; if empty, checkpoints are not compared.
 
     Attributes:
-        notes: for each checkpoint that was not taken, why, and what was taken instead.
+        notes: one sentence for each checkpoint that could not be used: the reason, and what was
+            used instead.
     """
 
     def __init__(
@@ -104,22 +110,22 @@ class CheckpointStore:
 
     @classmethod
     def of(cls, spec: TrialSpec) -> CheckpointStore:
-        """Return the store of a training run's own checkpoints."""
+        """Return the store of the checkpoints of a training run."""
         return cls(spec.directory, spec.generation, spec.identity)
 
     def save(self, progress: Progress, score: float | None) -> None:
-        """Write a checkpoint whole or not at all, then drop those that nothing needs any more.
+        """Write a checkpoint atomically, then delete those that are no longer needed.
 
         Args:
-            score: objective at this milestone, higher is better; None: never the best. Between
-                milestones it does not count.
+            score: objective at this milestone, higher is better; None: never the best. It is
+                ignored between milestones.
 
         Raises:
-            StorageError: the disk is full, read-only or at fault; the older ones are untouched.
+            StorageError: the disk is full, read-only or faulty; older checkpoints are unchanged.
         """
         name, there = name_of(progress.examples), self._names()
-        # read once, as a store takes its time; and again where another process has written, such
-        # as the one on a machine that was cut off and whose trial went on elsewhere
+        # read once, because a store is slow, and again if another process has written, such as one
+        # on a disconnected machine whose trial was restarted here
         if self._written is None or there != set(self._written):
             self._written = self._readable() if there else {}
             there = self._names()
@@ -163,22 +169,24 @@ class CheckpointStore:
         return found[1] if found is not None else None
 
     def found(self, examples: int = 0) -> tuple[Path, SavedProgress] | None:
-        """Return local folder and progress of the undamaged checkpoint at so many examples, or at
-        0 of the newest one."""
+        """Return folder and progress of the newest undamaged checkpoint, or of one at ``examples``.
+
+        A checkpoint that cannot be used is renamed and noted.
+        """
         at = name_of(examples)
         pick: _Pick = (lambda stored: at if at in stored else None) if examples else _newest
         return self._take(pick, "went on from {}", "none is left" if examples else "started anew")
 
     def last_milestone(self) -> SavedProgress | None:
-        """Return the progress in the newest checkpoint of a milestone; its state is not checked."""
+        """Return the progress of the newest milestone's checkpoint, without checking its state."""
         return self._pick(_newest_milestone)
 
     def best_progress(self) -> SavedProgress | None:
-        """Return the progress in the best checkpoint; its state is not checked."""
+        """Return the progress of the best checkpoint, without checking its state."""
         return self._pick(_best)
 
     def faults(self) -> dict[str, str]:
-        """Return name -> what is wrong, empty if nothing is, of each one; none is set aside."""
+        """Return name -> fault of every checkpoint, empty if it is sound, without renaming any."""
         stored, wrong = self._examined()
         found = {name: unusable.why for name, unusable in wrong.items()}
         for name, saved in stored.items():
@@ -186,20 +194,20 @@ class CheckpointStore:
         return {name: found[name] for name in sorted(found, key=examples_of)}
 
     def drop_all(self) -> None:
-        """Drop every checkpoint, damaged ones too. Other files stay."""
+        """Delete all checkpoints, including damaged ones, but no other files."""
         self._written = None
         self._place.sweep(_is_checkpoint)
         self._place.leave()
 
     def keep_best_only(self) -> None:
-        """Drop all but the best; where none was ever scored, all but the newest."""
+        """Delete all checkpoints but the best, or but the newest if none has a score."""
         self._written = None
         stored = self._readable()
         kept = _best(stored) or _newest(stored)
         self._place.sweep(lambda name: name != kept and _is_checkpoint(name))
 
     def _names(self) -> set[str]:
-        """Return the names of checkpoints, some of them written in part; drop what a kill left."""
+        """Return the names of checkpoints, complete or not, after deleting partial folders."""
         entries = self._place.entries(seconds=LOOK_SECONDS)
         for entry in entries:
             if entry.startswith(PARTIAL):
@@ -207,7 +215,7 @@ class CheckpointStore:
         return {entry for entry in entries if entry.startswith(CHECKPOINT)}
 
     def _examined(self) -> tuple[dict[str, SavedProgress], dict[str, _Unusable]]:
-        """Return progress by name, oldest first, and of those that cannot be taken why not."""
+        """Return the usable checkpoints by name, oldest first, and the faults of the others."""
         stored: dict[str, SavedProgress] = {}
         wrong: dict[str, _Unusable] = {}
         found = (name for name in self._place.whole() if name.startswith(CHECKPOINT))
@@ -215,7 +223,7 @@ class CheckpointStore:
             try:
                 saved = _from_json(self._place.read(name))
             except FileNotFoundError:
-                if self._place.has(name):  # else its writer has dropped it meanwhile
+                if self._place.has(name):  # else its writer has deleted it meanwhile
                     wrong[name] = _Unusable(f"was damaged ({PROGRESS_FILE} is missing)")
                 continue
             except (ValueError, TypeError):
@@ -224,7 +232,7 @@ class CheckpointStore:
             if 0 < self.generation < saved.generation:
                 raise Overtaken(
                     f"start {saved.generation} of the study has written {name} into "
-                    f"{self.directory}; this is start {self.generation}, which ends"
+                    f"{self.directory}; this process belongs to start {self.generation} and ends"
                 )
             if self.identity and (other := other_run(saved.identity, self.identity)):
                 wrong[name] = _Unusable(f"is of another run ({other})", FOREIGN)
@@ -233,7 +241,7 @@ class CheckpointStore:
         return stored, wrong
 
     def _readable(self) -> dict[str, SavedProgress]:
-        """Return name -> progress, oldest first; those of other runs are set aside."""
+        """Return the usable checkpoints by name, oldest first, after renaming other runs'."""
         stored, wrong = self._examined()
         foreign = {name: found for name, found in wrong.items() if found.prefix == FOREIGN}
         self._set_aside(foreign, "it was set aside")
@@ -245,7 +253,12 @@ class CheckpointStore:
         return stored[name] if name is not None else None
 
     def _take(self, pick: _Pick, instead: str, nothing: str) -> tuple[Path, SavedProgress] | None:
-        """Return the one that ``pick`` chooses among those that are as they were written."""
+        """Return the undamaged checkpoint that ``pick`` chooses; note and rename unusable ones.
+
+        Args:
+            instead: end of the note if there is one, with ``{}`` for its name.
+            nothing: end of the note if there is none.
+        """
         stored, wrong = self._examined()
         while (name := pick(stored)) is not None:
             folder = self._place.fetch(name)
@@ -261,7 +274,7 @@ class CheckpointStore:
         return folder, stored[name]
 
     def _set_aside(self, wrong: Mapping[str, _Unusable], then: str) -> None:
-        """Rename what cannot be taken; the newest of them is kept, for a look at it."""
+        """Rename unusable checkpoints; only the newest is kept, for inspection."""
         for name, found in sorted(wrong.items(), key=lambda item: examples_of(item[0])):
             for earlier in self._place.entries():
                 if earlier.startswith(_ASIDE):
@@ -277,12 +290,12 @@ _ASIDE = (DAMAGED + CHECKPOINT, FOREIGN + CHECKPOINT)
 
 
 def _is_checkpoint(name: str) -> bool:
-    """Whole, half or set aside; other files in a trial's folder are not ours to drop."""
+    """Return whether an entry is a checkpoint, whether complete, partial or set aside."""
     return name.startswith((CHECKPOINT, PARTIAL, *_ASIDE))
 
 
 _Pick = Callable[[Mapping[str, SavedProgress]], str | None]
-"""Of the checkpoints by name, oldest first, the one that is wanted."""
+"""Function from the checkpoints by name, oldest first, to the name of the chosen one."""
 
 
 def _newest(stored: Mapping[str, SavedProgress]) -> str | None:
@@ -299,8 +312,9 @@ def _best(stored: Mapping[str, SavedProgress]) -> str | None:
 
 
 def _from_json(text: bytes) -> SavedProgress:
-    """Return a saved progress; ``ValueError`` or ``TypeError`` if it was not written so."""
+    """Parse ``progress.json``; raise ``ValueError`` or ``TypeError`` if it is damaged."""
     content = json.loads(text)
+    # earlier versions wrote neither ``files`` nor a checksum
     if "files" in content and content.pop("checksum", None) != document_checksum(content):
-        raise ValueError("checksum")  # without ``files`` it was written before there were any
+        raise ValueError("checksum")
     return SavedProgress(**content)

@@ -1,7 +1,7 @@
-"""Fitting a method on word vectors: one pass, one decomposition, every readout swept.
+"""Fit a method on word vectors in one pass and one decomposition, and sweep its readout.
 
-A trial is over with its first and only milestone. What differs between trials is the source of the
-word vectors and a few settings; components and units are read out of the one fit.
+Such a trial has a single milestone. Trials differ in the source of the word vectors and a few
+settings; all numbers of components or units are readouts of one fit.
 """
 
 from __future__ import annotations
@@ -31,30 +31,34 @@ BATCH = 4_096
 def fit_and_sweep(
     spec: TrialSpec, group: Group, *, words: Mapping[str, Opens]
 ) -> Iterator[Progress]:
-    """Run a closed-form trial; with its words it is a ``Program``.
+    """Run a closed-form trial; with ``words`` bound it is a ``Program``.
 
-    Each worker passes over its rows of the corpus, all add up what they found, and the first one
-    decomposes and judges.
+    Each worker accumulates the statistics of its part of the corpus, the statistics are summed over
+    the workers, and the first worker solves and evaluates.
 
     Args:
-        spec: its corpus opens to a table of sentences, or, if they are too many to share, to a
-            ``Prepared`` corpus.
-        words: source of word vectors, as the setting names it -> opens to its ``WordTable``.
+        spec: specification whose corpus opens to a table of sentences, or to a ``Prepared`` corpus
+            if it is too large to share.
+        words: value of the setting ``vectors`` -> handle that opens to its ``WordTable``.
+
+    Raises:
+        InvalidValue: the width of the word vectors allows no value of the readout's grid.
+        TrialFailed: the sentences are too few for the fit.
     """
-    # one worker reads for all: a reader sets damaged checkpoints aside
+    # only the first worker reads, because reading may rename damaged checkpoints
     reads = spec.directory and group.is_first
     last = group.broadcast_object(CheckpointStore.of(spec).last_progress() if reads else None)
-    if last is not None:  # its report may have been lost with a killed driver
-        yield last.again(lambda folder: None)  # its checkpoint is there already
+    if last is not None:  # reported again, because a killed driver may have lost the report
+        yield last.again(lambda folder: None)  # the checkpoint exists already
         return
     started = time.perf_counter()
     model = build_closed_form(spec.method, words[str(spec.settings[VECTORS])].open(), spec.settings)
     asked = spec.readouts.get(model.axis.name) or model.grid()
     grid = model.within(asked)
     if not grid:
-        fix = f"these word vectors allow {model.title} none of them"
+        fix = f"values must be below the width of the word vectors, {model.words.vectors.shape[1]}"
         raise InvalidValue(f"readout {model.axis.name}", list(asked), fix)
-    statistics = _passed_over(spec.corpus.open(), group, model.statistics)
+    statistics = _accumulated(spec.corpus.open(), group, model.statistics)
     statistics.all_reduce(group)
     result = Result()
     if group.is_first:
@@ -76,10 +80,10 @@ def fit_and_sweep(
     )
 
 
-def _passed_over(
+def _accumulated(
     corpus: pa.Table | Prepared, group: Group, make: Callable[[], Statistics]
 ) -> Statistics:
-    """Return the statistics of this worker's rows."""
+    """Return the statistics of this worker's part of the corpus."""
     if isinstance(corpus, Prepared):
         sizes = corpus.manifest["shards"]
         return accumulate(corpus.cached, sizes, make, group.slice(sum(sizes)))

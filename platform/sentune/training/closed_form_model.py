@@ -1,9 +1,9 @@
-"""Methods on word vectors: built from settings, their fits on disk, and their product folder.
+"""Build, save and load methods on word vectors, and export their model folder.
 
 settings.json  readouts.json  README.md     as for every method
-fit.safetensors  fit.json                   what the fit found, and its settings
+fit.safetensors  fit.json                   result of the fit, and its settings
 words/                                      vectors and probabilities of the words
-modules.json                                the folder, as sentence-transformers loads it
+modules.json                                module that sentence-transformers loads
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from sentune.training.recipes.sentences import require, write_whole
 from sentune.training.settings import refuse_unknown, validated
 
 VECTORS = "vectors"
-"""The setting that names a trial's word vectors."""
+"""Name of the setting with a trial's word vectors."""
 FIT_FILE, DETAILS_FILE, WORDS = "fit.safetensors", "fit.json", "words"
 
 
 def closed_form_settings(name: str, settings: Mapping[str, Any]) -> ClosedFormSettings:
-    """Return a trial's settings without its vectors, typed and checked.
+    """Return a trial's validated settings, without ``vectors``.
 
     Raises:
-        InvalidValue: an unknown setting or a value that is not allowed, naming it.
+        InvalidValue: a setting is unknown or its value is not allowed.
     """
     kind = find_closed_form(name)
     given = {k: v for k, v in settings.items() if k != VECTORS}
@@ -45,13 +45,13 @@ def closed_form_settings(name: str, settings: Mapping[str, Any]) -> ClosedFormSe
 
 
 def build_closed_form(name: str, words: WordTable, settings: Mapping[str, Any]) -> ClosedForm:
-    """Return the method, not fitted yet; errors as of ``closed_form_settings``."""
+    """Return the unfitted method; raises the errors of ``closed_form_settings``."""
     return find_closed_form(name)(words, closed_form_settings(name, settings))
 
 
 def save_fit(model: ClosedForm, folder: Path) -> None:
-    """Write what a fit found, and by which method and settings."""
-    # safetensors writes the buffer as it lies in memory: a transposed view would come back wrong
+    """Write the result of a fit, its method and its settings."""
+    # safetensors writes the memory buffer, so a transposed view would be read back wrongly
     state = {name: np.asarray(array, order="C") for name, array in model.state().items()}
     save_file(state, folder / FIT_FILE)
     details = {"method": model.name, "settings": model.settings.model_dump()}
@@ -59,7 +59,7 @@ def save_fit(model: ClosedForm, folder: Path) -> None:
 
 
 def load_fit(folder: Path, words: WordTable) -> ClosedForm:
-    """Return the fitted method of a folder; ``words`` are those that it was fitted with."""
+    """Return the fitted method of a folder, given the ``words`` that it was fitted with."""
     details = json.loads((folder / DETAILS_FILE).read_text(encoding="utf-8"))
     model = build_closed_form(details["method"], words, details["settings"])
     model.load_state(load_file(folder / FIT_FILE))
@@ -76,12 +76,12 @@ def export_closed_form(
     objective: str,
     card: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Make the product folder of a trial's checkpoint, whole or not at all.
+    """Export the model folder of a trial's checkpoint, atomically.
 
     Args:
-        words: that the trial was fitted with; they are copied, so that the folder is complete.
-        readouts: ``task/readout`` -> value.
-        objective: ``task/metric``; the value that is best for this task is shipped.
+        words: words that the trial was fitted with; they are copied into the folder.
+        readouts: ``task/readout`` -> best value.
+        objective: ``task/metric``; the model uses the best value for this task.
     """
     model = load_fit(checkpoint, words)
     axis, task = model.axis.name, objective.partition("/")[0]
@@ -99,7 +99,7 @@ def load_closed_form(folder: Path) -> LoadedModel:
     """Return the model of a folder.
 
     Raises:
-        InvalidValue: it is no model folder of a method on word vectors.
+        InvalidValue: it is not a model folder of a method on word vectors.
     """
     settings = read_settings(folder)["settings"]
     require(folder, FIT_FILE, DETAILS_FILE, WORDS)
@@ -109,5 +109,5 @@ def load_closed_form(folder: Path) -> LoadedModel:
 
 
 def _renamed(readouts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return readouts by today's names: until 0.2.0, LAES's ``n_h`` was ``units``."""
+    """Return readouts by their current names: until 0.2.0, LAES's ``n_h`` was ``units``."""
     return {re.sub(r"(^|/)units$", r"\1n_h", name): value for name, value in readouts.items()}

@@ -1,9 +1,10 @@
-"""Gradients of a batch that is spread over workers, or does not fit into memory.
+"""Gradients of a batch that is spread over workers or does not fit into memory.
 
-GradCache (Gao et al., 2021), exact: a contrastive loss needs the embeddings of the whole batch at
-once, not the activations behind them: embed in micro-batches without gradients, take the loss's
-gradient with respect to the embeddings, then embed each micro-batch again and hand it its part of
-that gradient. Batch size becomes a hyperparameter of the loss and is no longer one of the memory.
+GradCache (Gao et al., 2021) computes the exact gradient of a contrastive loss, which needs the
+embeddings of the whole batch but not the activations behind them. It embeds micro-batches without
+gradients, computes the gradient of the loss with respect to the embeddings, then embeds each
+micro-batch again and backpropagates its part of that gradient. Memory depends on the micro-batch
+only, not on the batch size.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from torch.autograd.function import once_differentiable
 
 
 class Gather(torch.autograd.Function):
-    """all_gather of unequal slices, padded to the longest; backward sums and takes the own part."""
+    """Gather slices of unequal sizes from all workers.
+
+    The backward pass sums the gradients over the workers and returns those of the local slice.
+    """
 
     @staticmethod
     def forward(ctx: Any, local: Tensor, sizes: list[int], rank: int) -> Tensor:
@@ -40,7 +44,7 @@ class Gather(torch.autograd.Function):
 
 
 def densify_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Replace sparse gradients, as those of an embedding's rows, by dense ones."""
+    """Replace sparse gradients, such as those of an embedding's rows, by dense ones."""
     for parameter in parameters:
         if parameter.grad is not None and parameter.grad.is_sparse:
             parameter.grad = parameter.grad.to_dense()
@@ -48,7 +52,7 @@ def densify_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 @dataclass(frozen=True)
 class RandomState:
-    """State of torch's generators: the CPU's and, where used, the current CUDA device's."""
+    """State of torch's generators on the CPU and, if CUDA is in use, on the current device."""
 
     cpu: Tensor
     cuda: Tensor | None
@@ -73,17 +77,18 @@ def cached_backward(
 ) -> Tensor:
     """Add the gradient of ``loss(cat(embed(x) for x in inputs))`` to the parameters' ``.grad``.
 
-    Dropout draws the same masks both times, since each micro-batch's random state is replayed;
-    afterwards the generators stand where a plain backward would have left them. The gradient of
-    parameters that the loss has of its own is taken together with the last micro-batch's, as a
-    data-parallel module averages gradients then.
+    The random state of each micro-batch is replayed, so that dropout draws the same masks in both
+    passes. Afterwards the generators are in the state that a plain backward pass leaves. Parameters
+    of the loss itself get their gradients together with the last micro-batch, when a data-parallel
+    module averages gradients.
 
     Args:
-        embed: one micro-batch -> [n, D].
+        embed: function from a micro-batch to embeddings [n, D].
         inputs: at least one micro-batch.
-        loss: [B, D] -> scalar, called once; one without gradient has run its own backward pass.
-        no_sync: makes a context in which a data-parallel module does not average gradients (DDP's
-            ``no_sync``); entered for all micro-batches but the last.
+        loss: function from [B, D] to a scalar, called once. If the scalar requires no gradient,
+            ``loss`` must have run the backward pass itself.
+        no_sync: returns a context in which a data-parallel module does not average gradients
+            (``no_sync`` of DDP); used for all micro-batches but the last.
 
     Returns:
         The loss, detached.
@@ -112,7 +117,7 @@ def cached_backward(
 
 
 def _has_others(value: Tensor, leaf: Tensor) -> bool:
-    """Return whether a value has a gradient with respect to another leaf, too."""
+    """Return whether a value also has a gradient with respect to a leaf other than ``leaf``."""
     nodes, seen = [value.grad_fn], set[Any]()
     while nodes:
         node = nodes.pop()

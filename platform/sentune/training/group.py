@@ -1,6 +1,7 @@
-"""The workers of one trial and what they say to each other.
+"""The worker group of a trial and its collective operations.
 
-A group of one needs no ``torch.distributed``; the loop is the same code for one worker and many.
+A group of one worker does not use ``torch.distributed``, so that the training loop is the same for
+one worker and for several.
 """
 
 from __future__ import annotations
@@ -27,31 +28,34 @@ T = TypeVar("T")
 
 
 class Streams:
-    """The random numbers of a step: streams of their own, each with a number."""
+    """Independent, numbered streams of random numbers for each training step."""
 
     def __init__(self) -> None:
         self._step: tuple[int, ...] = ()
 
     def start(self, *step: int) -> None:
-        """Begin a step, which these numbers tell from any other."""
+        """Begin a step, identified by these numbers."""
         self._step = step
 
     def use(self, stream: int) -> None:
-        """Set torch's generators to the beginning of a stream of this step."""
+        """Seed torch's generators with the start of a stream of the current step."""
         entropy = [number % 2**64 for number in (*self._step, stream)]
-        state = np.random.SeedSequence(entropy).generate_state(1, np.uint64)  # unrelated ones
+        state = np.random.SeedSequence(entropy).generate_state(1, np.uint64)
         torch.manual_seed(int(state[0] >> 1))
 
 
 @dataclass(frozen=True)
 class Group:
-    """One worker's view of the group.
+    """A worker group, as seen by one of its workers.
 
     Attributes:
-        place: device on which this worker's tensors live; None: the accelerator if there is one.
-        shards: into which a batch is cut, each with random numbers of its own; 0: one a worker. An
-            elastic group has as many as it may have workers, so that dropout draws the same masks
-            however many it has.
+        rank: rank of this worker.
+        world_size: number of workers.
+        place: device of this worker's tensors; None: CUDA if available, else the CPU.
+        shards: number of parts of a batch, each with its own random numbers; 0: one for each
+            worker. An elastic group has one for each possible worker, so that the dropout masks do
+            not depend on the number of workers.
+        streams: random numbers of this worker.
     """
 
     rank: int
@@ -62,14 +66,14 @@ class Group:
 
     @classmethod
     def single(cls, device: torch.device | str | None = None, shards: int = 0) -> Group:
-        """Return a group of one, on the accelerator if there is one."""
+        """Return a group of one worker, by default on CUDA if available."""
         return cls(0, 1, device, shards)
 
     @classmethod
     def from_torch_distributed(
         cls, device: torch.device | str | None = None, shards: int = 0
     ) -> Group:
-        """Return the default process group, which must have been initialised."""
+        """Return the default process group, which must be initialised."""
         if device is None:
             nccl = dist.get_backend() == "nccl"
             device = f"cuda:{torch.cuda.current_device()}" if nccl else "cpu"
@@ -77,72 +81,77 @@ class Group:
 
     @cached_property
     def device(self) -> torch.device:
-        """On which this worker's tensors live."""
+        """The device of this worker's tensors."""
         usual = "cuda" if self.place is None and torch.cuda.is_available() else "cpu"
         return torch.device(self.place or usual)
 
     @property
     def is_first(self) -> bool:
-        """Whether this worker writes what is written once."""
+        """Whether this is the worker that reads and writes files for all."""
         return self.rank == 0
 
     def sizes(self, rows: int) -> list[int]:
-        """Rows of each worker's slice, of which the first ones are larger."""
+        """Return the number of rows of each worker's slice; the first workers get the remainder."""
         return _parts(rows, self.world_size)
 
     def shards_by_worker(self, rows: int) -> list[range]:
-        """Numbers of the shards of each worker that a batch of ``rows`` is cut into."""
+        """Return the shard numbers of each worker for a batch of ``rows``."""
         parts = _parts(max(self.world_size, min(self.shards, rows)), self.world_size)
         return [range(*ends) for ends in pairwise([0, *accumulate(parts)])]
 
     def slice(self, rows: int) -> slice:
-        """This worker's part of a global batch of ``rows``."""
+        """Return this worker's slice of a global batch of ``rows``."""
         start = self.offset(rows)
         return slice(start, start + self.sizes(rows)[self.rank])
 
     def offset(self, rows: int) -> int:
-        """Index of this worker's first row in a global batch of ``rows``."""
+        """Return the index of this worker's first row in a global batch of ``rows``."""
         return sum(self.sizes(rows)[: self.rank])
 
     def gather(self, local: Tensor, rows: int) -> Tensor:
-        """[n, ...] of every worker, as ``slice`` cuts a global batch of ``rows`` -> [B, ...]; see
-        ``gather_shares``."""
+        """Gather the slices of a global batch of ``rows`` from all workers, [n, ...] -> [B, ...].
+
+        See ``gather_shares`` for gradients.
+        """
         return self.gather_shares(local, self.sizes(rows))
 
     def gather_shares(self, local: Tensor, sizes: list[int]) -> Tensor:
-        """[n, ...] of every worker, in the order of ranks -> [sum(sizes), ...] on each.
+        """Gather rows from all workers in the order of ranks, [n, ...] -> [sum(sizes), ...].
 
-        The gradient of a gathered row is summed over the workers and goes back to the one it came
-        from. A plain ``all_gather`` passes none: with the local rows put back, the gradient would
-        be 1/world_size of the right one.
+        The gradient of a gathered row is summed over the workers and returned to the worker that
+        owns the row. A plain ``all_gather`` passes no gradients; with the local rows put back, the
+        gradient would be 1/world_size of the correct one.
 
         Args:
             local: rows of this worker.
-            sizes: rows of each worker, the same on all: unequal numbers of them, or none.
+            sizes: number of rows of each worker, equal on all workers; they may differ or be 0.
+
+        Raises:
+            ValueError: ``local`` has another number of rows than ``sizes`` states.
         """
         if self.world_size == 1:
             return local
         if sizes[self.rank] != len(local):
-            own = f"{sizes[self.rank]} of {sum(sizes)} belong to this worker"
-            raise ValueError(f"{len(local)} local rows, but {own}")
-        from sentune.training.gradients import Gather  # needs torch to be defined
+            expected = f"{sizes[self.rank]} of {sum(sizes)} belong to this worker"
+            raise ValueError(f"{len(local)} local rows, but {expected}")
+        from sentune.training.gradients import Gather  # imports torch
 
-        apply: Callable[..., Tensor] = Gather.apply  # without types in torch
+        apply: Callable[..., Tensor] = Gather.apply  # torch declares no types for it
         return apply(local, sizes, self.rank)
 
     def all_reduce_sum(self, value: Tensor) -> Tensor:
-        """Sum over the workers, without gradient; ``value`` itself stays as it is."""
+        """Return the sum over the workers, without gradient."""
         total = value.detach().clone()
         if self.world_size > 1:
             dist.all_reduce(total)
         return total
 
     def all_reduce_mean(self, value: Tensor) -> Tensor:
-        """Mean over the workers, without gradient."""
+        """Return the mean over the workers, without gradient."""
         return self.all_reduce_sum(value) / self.world_size
 
     def agree(self, value: int) -> int:
-        """Return the first worker's ``value``, on every worker."""
+        """Return the first worker's ``value`` on every worker."""
         if self.world_size == 1:
             return value
         box = torch.tensor(value, dtype=torch.int64, device=self.device)
@@ -150,7 +159,7 @@ class Group:
         return int(box)
 
     def broadcast_object(self, value: T, source: int = 0) -> T:
-        """Return the picklable ``value`` of the worker ``source``, on every worker."""
+        """Return the picklable ``value`` of worker ``source`` on every worker."""
         if self.world_size == 1:
             return value
         box = [value]
@@ -158,11 +167,11 @@ class Group:
         return box[0]
 
     def collect(self, value: T) -> list[T]:
-        """Return every worker's picklable ``value``, in the order of ranks, on every worker."""
+        """Return the picklable values of all workers, in the order of ranks, on every worker."""
         return [self.broadcast_object(value, source) for source in range(self.world_size)]
 
     def add_up(self, array: NDArray[Any]) -> None:
-        """Replace a numpy array by the sum of all workers' arrays, in its own precision."""
+        """Sum a numpy array over the workers, in place and in its own dtype."""
         if self.world_size > 1:
             own = torch.from_numpy(array)
             total = own.to(self.device)  # on the CPU, the array itself
@@ -170,11 +179,11 @@ class Group:
             own.copy_(total)
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Put the mean of all workers' gradients on each of them.
+        """Replace the gradients on every worker by their mean over the workers.
 
-        A parameter without a gradient on some workers counts as zero there; one without a gradient
-        on all of them keeps none, as an operator that no row of a batch needs.
-        DistributedDataParallel wants every parameter to take part in every step on every worker.
+        A missing gradient counts as zero unless it is missing on all workers, as for an operator
+        that no row of the batch uses. (DistributedDataParallel requires every parameter to take
+        part in every step on every worker.)
         """
         if self.world_size == 1:
             return
@@ -195,13 +204,13 @@ class Group:
             torch.nn.utils.vector_to_parameters(flat, grads)
 
     def send_parameters(self, module: nn.Module) -> None:
-        """Put the first worker's parameters on all of them."""
+        """Broadcast the parameters of the first worker to all workers."""
         if self.world_size > 1:
             for parameter in module.parameters():
                 dist.broadcast(parameter.data, src=0)
 
 
 def _parts(rows: int, parts: int) -> list[int]:
-    """Sizes of parts as equal as they can be; the first ones take the remainder."""
+    """Return the sizes of nearly equal parts; the first parts get the remainder."""
     share, rest = divmod(rows, parts)
     return [share + (part < rest) for part in range(parts)]

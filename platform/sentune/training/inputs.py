@@ -1,4 +1,4 @@
-"""What a run is given, made once on the driver: tokens, and what a method is built from."""
+"""Inputs of a training run, made once on the driver: token tables and the parts of a method."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from sentune.methods import GradientMethod
 from sentune.training.recipes.intersent import operation_encoder
 
 SAMPLE = 10_000
-"""Sentences on which the share of known words is measured."""
+"""Sentences of a corpus on which the share of known words is measured."""
 
 LEARNED = 1_000_000
-"""Sentences of a corpus, from its beginning, that built-in encoders, decoders and word vectors
-learn their words from."""
+"""Sentences, from the beginning of a corpus, from which built-in encoders, decoders and word
+vectors learn their words."""
 
 PRETRAINED = {"encoder", "decoder", "vectors", "frequencies"}
-"""Options that name what a method is built from; each has some of them."""
+"""Options that name the parts from which methods are built."""
 
 STORIES = ("builtin:stories", ("builtin:similarity",))
-"""What methods on word vectors are trained on and judged on."""
+"""Default training and development corpora of methods on word vectors."""
 
 BUILTIN = {
     Kind.TRIPLETS: ("builtin:nli", ("builtin:nli",)),
@@ -47,13 +47,19 @@ BUILTIN = {
     Kind.OPERATIONS: ("builtin:operations", ("builtin:operations", "builtin:scenes")),
     Kind.ADJACENT_SENTENCES: STORIES,
 }
-"""What ships with the package to train methods of a kind on, and to judge them on."""
+"""Kind of corpus -> default training and development corpora, which the package includes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The folder that a method is built from, ``TrialSpec.encoder``, the training corpora on disk,
-    the tokens of each, and a line to show."""
+    """The inputs of a training run.
+
+    Attributes:
+        folder: folder from which the method is built, for ``TrialSpec.encoder``.
+        tokens: token tables of the training corpora.
+        corpora: training corpora on disk.
+        note: line to show to the user.
+    """
 
     folder: str
     tokens: tuple[TokenFolder, ...]
@@ -68,15 +74,14 @@ def word_table(
     cache: Path,
     columns: Sequence[str] = ("text",),
 ) -> WordTable:
-    """Return the vectors of a file, or ``builtin:ppmi``'s, learned from columns of a corpus."""
+    """Return word vectors from a file, or ``builtin:ppmi`` learned from columns of a corpus."""
     if vectors.startswith("builtin:"):
         return learn_words(islice(corpus.texts(*columns), LEARNED), vectors, cache)
     return open_words(vectors, frequencies, cache)
 
 
 def check_word_table(vectors: str, frequencies: str | None) -> None:
-    """Check the name of built-in vectors, or that there are the files; raises what ``word_table``
-    does."""
+    """Check the name of built-in vectors or that the files exist, with ``word_table``'s errors."""
     if vectors.startswith("builtin:"):
         PpmiSpec.parse(vectors)
     else:
@@ -85,14 +90,15 @@ def check_word_table(vectors: str, frequencies: str | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class InputMaker:
-    """Makes the inputs of each family of methods; each step is found again in the cache.
+    """Makes the inputs of each family of methods, reusing cached results.
 
     Attributes:
+        max_length: maximum tokens of a sentence.
         cache: folder of prepared corpora, tokens and encoders.
-        limit: rows of each training corpus at most.
-        uri: of the cache in an object store; empty where all nodes see the cache.
-        spread: as ``tokenise_batches`` takes it.
-        run: as ``prepared`` takes it.
+        limit: maximum rows of each training corpus.
+        uri: URI of the cache in an object store; empty if all nodes can read ``cache``.
+        spread: see ``tokenise_batches``.
+        run: see ``prepared``.
     """
 
     max_length: int
@@ -112,7 +118,7 @@ class InputMaker:
         vectors: str = "",
         frequencies: str | None = None,
     ) -> Inputs:
-        """Return the inputs of a method; only one that decodes may have several corpora."""
+        """Return the inputs of a method, with one corpus unless its kind is ``OPERATIONS``."""
         if kind.kind is Kind.OPERATIONS:
             return self.operations(specs, encoder=encoder, decoder=decoder)
         (spec,) = specs
@@ -121,7 +127,7 @@ class InputMaker:
         return self.sentences(spec, kind, encoder=encoder)
 
     def sentences(self, spec: str, kind: type[GradientMethod], *, encoder: str) -> Inputs:
-        """Return an encoder and its tokens, for methods that embed sentences and compare them.
+        """Return an encoder and the token table of a corpus, for methods that embed sentences.
 
         A built-in ``encoder`` learns its words from the corpus.
         """
@@ -132,9 +138,9 @@ class InputMaker:
         return Inputs(folder=folder, tokens=(tokens,), corpora=(corpus,))
 
     def operations(self, specs: Sequence[str], *, encoder: str, decoder: str) -> Inputs:
-        """Return an encoder and a decoder, each with its own tokens of corpora of operations.
+        """Return an encoder and a decoder, and the token tables of corpora of operations.
 
-        Built-in ones learn their words from the corpora.
+        A built-in encoder or decoder learns its words from the corpora.
         """
         corpora = tuple(self.prepared(spec, Kind.OPERATIONS, self.limit) for spec in specs)
         every = chain.from_iterable(
@@ -152,17 +158,17 @@ class InputMaker:
         return Inputs(folder=folder, tokens=tokens, corpora=corpora)
 
     def words(self, spec: str, kind: Kind, *, vectors: str, frequencies: str | None) -> Inputs:
-        """Return the words of a corpus, for methods on fixed word vectors.
+        """Return word vectors and the word table of a corpus, for gradient methods on word vectors.
 
         Args:
-            vectors: ``glove:FILE``, ``fasttext:FILE``, or ``builtin:ppmi``, learned from the
-                corpus.
-            frequencies: counts of words, for files of vectors.
+            vectors: ``glove:FILE``, ``fasttext:FILE``, or ``builtin:ppmi``, which is learned from
+                the corpus.
+            frequencies: file of word counts, for vectors from a file.
         """
         corpus = self.prepared(spec, kind, self.limit)
         columns = sentence_columns(SCHEMAS[kind])
         if kind is Kind.ADJACENT_SENTENCES:
-            columns = ["text"]  # each sentence stands there once
+            columns = ["text"]  # has each sentence once
         words = word_table(corpus, vectors, frequencies, self.cache, columns)
         tokens = self._tokens(corpus, WordEncoder(words.without_vectors(), self.max_length))
         counts = unigram_counts(tokens, tokens.columns[1], len(words.words))
@@ -176,7 +182,7 @@ class InputMaker:
         )
 
     def prepared(self, spec: str, kind: Kind, limit: int | None = None) -> Prepared:
-        """Return a corpus on disk, of ``limit`` rows at most."""
+        """Return a prepared corpus of at most ``limit`` rows."""
         uri = self.uri and f"{self.uri}/{kind.value}"
         return prepared(spec, kind, self.cache / kind.value, limit=limit, uri=uri, run=self.run)
 

@@ -1,8 +1,8 @@
-"""LINEAR, the baseline of GumbelCSE sections 4.2 and 4.4: BERT reading both sentences at once.
+"""LINEAR, the baseline of GumbelCSE sections 4.2 and 4.4: a BERT cross-encoder.
 
-One linear layer on the hidden state of [CLS] in the last layer, over "[CLS] p [SEP] h [SEP]",
-classifies pairs: in two classes, and for ambiguity in a second stage with three. It embeds no
-sentence, so it is no ``SentenceMethod``; corpora to results in one process.
+A linear layer on the last hidden state of [CLS] over "[CLS] p [SEP] h [SEP]" classifies pairs into
+two classes, and for ambiguous RTE in a second stage into three. It does not embed sentences, so it
+is not a ``SentenceMethod``; ``run_linear`` trains and evaluates it in one process.
 
 Legend: N = pairs, L = tokens, C = classes.
 """
@@ -49,25 +49,25 @@ TWO_WAY, THREE_WAY = "rte", "ambiguous-rte"
 KINDS = {TWO_WAY: Kind.LABELLED_PAIRS, THREE_WAY: Kind.SEVERAL_LABELS}
 
 WARMUP, CLIP_NORM = 0.1, 1.0
-"""Share of a stage's steps over which the learning rate rises; largest norm of the gradient."""
+"""Share of the steps of a stage with a rising learning rate; maximum norm of the gradient."""
 
 
 class LinearSettings(Settings):
-    """How LINEAR is trained. The paper gives no more than its training data."""
+    """Training settings of LINEAR; the paper states only its training data."""
 
     batch_size: int = Field(32, ge=1)
     """Pairs of a step; BERT's authors fine-tune with 16 or 32."""
     learning_rate: float = Field(5e-5, gt=0.0)
-    """Highest learning rate of AdamW, falling to 0 at the end of a stage."""
+    """Highest learning rate of AdamW, which falls to 0 at the end of a stage."""
     max_length: int = Field(128, ge=8)
-    """Most tokens of a pair, special tokens included."""
+    """Maximum tokens of a pair, including special tokens."""
     seed: int = Field(0, ge=0)
-    """Of new weights, dropout and the order of the pairs."""
+    """Seed of new weights, dropout and the order of the pairs."""
 
 
 @dataclass(frozen=True)
 class ClassifiedPairs:
-    """N pairs (premise, hypothesis) and their classes, as ``readouts.three_way`` numbers them."""
+    """N pairs (premise, hypothesis) and their classes, numbered as in ``readouts.three_way``."""
 
     pairs: Pairs
     classes: Classes
@@ -77,21 +77,22 @@ class PairTokenizer(Tokenizer):
     """The tokenizer of an encoder folder, for pairs of at most ``max_length`` tokens.
 
     Raises:
-        InvalidValue: it puts no [CLS] before a pair, whose state LINEAR classifies.
+        InvalidValue: the tokenizer does not put [CLS], which LINEAR classifies, before a pair.
     """
 
     def __init__(self, folder: str, max_length: int) -> None:
         super().__init__(folder)
         if not begins_with_cls(self._tokenizer):
-            raise InvalidValue("--encoder", folder, "name one whose tokenizer begins with [CLS]")
+            fix = "name an encoder whose tokenizer begins sentences with [CLS]"
+            raise InvalidValue("--encoder", folder, fix)
         self._max_length = max_length
 
     def parts(self, pairs: Pairs, device: torch.device) -> Iterator[tuple[Classes, Inputs]]:
-        """Yield the pairs, the longest first, as many of like length as go through together.
+        """Yield batches of pairs of similar length, the longest first.
 
-        Each part is its places among the pairs and its ids, token types (0 for the premise, 1 for
-        the hypothesis) and attention mask, [N, L], of "[CLS] p [SEP] h [SEP]" for each pair (p, h),
-        the longer side cut first.
+        A batch has the indices of its pairs, and [N, L] token ids, token types (0 for the premise,
+        1 for the hypothesis) and attention mask of "[CLS] p [SEP] h [SEP]". If a pair is too long,
+        its longer side is truncated first.
         """
         encoded = self._tokenizer(
             [premise for premise, _ in pairs],
@@ -109,7 +110,7 @@ class PairTokenizer(Tokenizer):
 
 
 class PairClassifier(nn.Module):
-    """Logits of C classes for pairs of sentences; the layer is drawn from torch's generator."""
+    """A linear classifier of pairs on an encoder's [CLS], initialised by torch's generator."""
 
     def __init__(self, encoder: TextEncoder, classes: int) -> None:
         super().__init__()
@@ -117,12 +118,12 @@ class PairClassifier(nn.Module):
         self.layer = nn.Linear(encoder.width, classes)
 
     def renew(self, classes: int) -> None:
-        """Put a new layer of so many classes on the encoder as it is trained by now."""
+        """Replace the linear layer by a new one of ``classes`` outputs; keep the encoder."""
         self.layer = nn.Linear(self.encoder.width, classes).to(self.layer.weight.device)
 
     def forward(self, inputs: Inputs) -> Tensor:
-        """[N, L] three times -> [N, C]."""
-        # RoBERTa knows one type and DistilBERT none: there the separators alone tell p from h
+        """Return logits [N, C] from token ids, token types and mask, [N, L] each."""
+        # RoBERTa has one token type and DistilBERT none: only the separators mark p and h
         if getattr(self.encoder.model.config, "type_vocab_size", 0) < 2:
             inputs = {name: part for name, part in inputs.items() if name != "token_type_ids"}
         states = self.encoder.stack(**inputs).last_hidden_state
@@ -144,27 +145,30 @@ def run_linear(
     settings: LinearSettings,
     say: Say | None = None,
 ) -> Result:
-    """Train and judge: ``rte`` after the first stage, ``ambiguous-rte`` in the end.
+    """Train LINEAR and return its metrics: ``rte`` after stage one, ``ambiguous-rte`` at the end.
 
-    In the second stage a new layer of three classes and the encoder are fine-tuned on all of
-    ``ambiguous``: none of it is kept to choose the number of epochs. Without a second stage
-    ``ambiguous-rte`` is answered in two classes, never by both.
+    The second stage fine-tunes the encoder and a new layer of three classes on all of
+    ``ambiguous``; no part is held out to choose the number of epochs. Without a second stage,
+    ``ambiguous-rte`` is answered in two classes and never with both.
 
     Args:
-        corpus: of triplets, the first stage's.
+        corpus: corpus of triplets for the first stage.
         encoder: Hugging Face name, folder, or ``builtin:tiny``.
-        tests: name -> (task, corpus), each task one of ``KINDS``; metrics are ``NAME/METRIC``.
-        ambiguous: pairs of several labels, the second stage's; without it there is one stage.
-        limit: rows of each corpus at most.
-        max_examples: pairs of the first stage at most; a triplet makes two.
-        prior: of the classes, to which the loss of the second stage weights its pairs, as
-            ``readouts.three_way.class_weights`` takes it.
+        tests: name -> (task, corpus), with a task of ``KINDS``; metrics are ``NAME/METRIC``.
+        ambiguous: corpus of pairs with several labels for the second stage; None: one stage.
+        epochs, second_epochs: passes over the corpora of the two stages.
+        limit: maximum rows of each corpus.
+        max_examples: maximum pairs of the first stage; a triplet gives two.
+        prior: class prior to which the pairs are weighted in the loss of the second stage, see
+            ``readouts.three_way.class_weights``.
+        settings: training settings.
+        say: called with lines that tell the progress.
 
     Raises:
-        InvalidValue: a corpus or encoder that there is not, pairs too long for the encoder, or a
-            prior that cannot be had.
-        CorpusError: a corpus that cannot be read.
-        TrialFailed: the training cannot go on.
+        InvalidValue: a corpus or the encoder does not exist, ``max_length`` is too large for the
+            encoder, or the prior does not fit the corpus.
+        CorpusError: a corpus cannot be read.
+        TrialFailed: a loss is not finite.
     """
     stages = [two_way_examples(read(corpus, Kind.TRIPLETS, limit=limit))]
     if ambiguous is not None:
@@ -177,7 +181,7 @@ def run_linear(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     texts = (text for stage in stages for pair in stage.pairs for text in pair)
     with tempfile.TemporaryDirectory() as cache:
-        folder = prepare(encoder, texts, Path(cache))  # a built-in one learns its word pieces
+        folder = prepare(encoder, texts, Path(cache))  # a built-in encoder learns its word pieces
         model = build(folder, settings, device)
         tokenizer = PairTokenizer(folder, settings.max_length)
     result = Result()
@@ -198,10 +202,10 @@ def run_linear(
 
 
 def build(encoder: str, settings: LinearSettings, device: torch.device) -> PairClassifier:
-    """Return a two-way classifier on a prepared encoder, new weights drawn from the seed.
+    """Return a two-way classifier on a prepared encoder, initialised from the seed.
 
     Raises:
-        InvalidValue: the encoder cannot take pairs of ``max_length`` tokens.
+        InvalidValue: ``max_length`` is too large for the encoder.
     """
     torch.manual_seed(settings.seed)
     text_encoder = load(encoder)
@@ -220,12 +224,14 @@ def fit(
     weights: Tensor | None = None,
     say: Say | None = None,
 ) -> list[float]:
-    """Train one stage (AdamW on the cross-entropy, linear warm-up and fall); return its losses.
+    """Train one stage by AdamW on the cross-entropy, and return the loss of each step.
+
+    The learning rate rises and falls linearly.
 
     Args:
-        epochs: passes over the examples, each in an order of its own.
-        max_examples: fewer pairs than that, for a shorter run; the schedule ends there.
-        weights: [C] of a pair of each class in the loss.
+        epochs: passes over the examples, each in a new order.
+        max_examples: maximum number of pairs; a shorter run also shortens the schedule.
+        weights: [C] weight of a pair of each class in the loss.
         say: called with the loss ten times.
 
     Raises:
@@ -236,7 +242,7 @@ def fit(
     if max_examples is not None:
         steps = min(steps, steps_for(max_examples, settings.batch_size))
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0)
-    torch.manual_seed(settings.seed)  # dropout, whatever was drawn before
+    torch.manual_seed(settings.seed)  # of dropout
     model.train()
     losses: list[float] = []
     for step, batch in enumerate(islice(_batches(rows, settings), steps)):
@@ -247,7 +253,7 @@ def fit(
         pairs = [examples.pairs[row] for row in batch]
         loss = _backward(model, tokenizer, pairs, examples.classes[batch], weights)
         if not np.isfinite(loss):
-            raise TrialFailed(f"the loss is {loss} in step {step + 1}: lower --learning-rate")
+            raise TrialFailed(f"the loss is {loss} in step {step + 1}; lower --learning-rate")
         nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
         optimizer.step()
         losses.append(loss)
@@ -257,7 +263,7 @@ def fit(
 
 
 def _batches(rows: int, settings: LinearSettings) -> Iterator[Classes]:
-    """Rows of each batch, epoch after epoch without end; the last batch of one may be smaller."""
+    """Yield the rows of each batch endlessly; the last batch of an epoch may be smaller."""
     random = np.random.default_rng(settings.seed)
     while True:
         order = random.permutation(rows)
@@ -271,7 +277,7 @@ def _backward(
     classes: Classes,
     weights: Tensor | None = None,
 ) -> float:
-    """Add the gradient of the mean loss of a batch and return that loss."""
+    """Add the gradient of the mean loss of a batch and return the loss."""
     device, total = model.layer.weight.device, 0.0
     weights = None if weights is None else weights.to(device)
     for places, inputs in tokenizer.parts(pairs, device):
@@ -284,7 +290,7 @@ def _backward(
 
 @torch.inference_mode()
 def predict(model: PairClassifier, tokenizer: PairTokenizer, pairs: Pairs) -> Classes:
-    """Return the class with the largest logit of each pair, [N]."""
+    """Return the class with the largest logit for each pair, [N]."""
     model.eval()
     found = np.zeros(len(pairs), dtype=np.int64)
     for places, inputs in tokenizer.parts(pairs, model.layer.weight.device):
@@ -295,8 +301,8 @@ def predict(model: PairClassifier, tokenizer: PairTokenizer, pairs: Pairs) -> Cl
 def two_way_examples(corpus: Corpus) -> ClassifiedPairs:
     """Return triplets or labelled pairs as pairs in two classes, entailment or non-entailment.
 
-    A triplet gives (anchor, positive), an entailment, and (anchor, negative), none: the training
-    set of SimCSE. Of labelled pairs, neutral and contradiction are one class.
+    A triplet gives an entailment (anchor, positive) and a non-entailment (anchor, negative). Of
+    labelled pairs, neutral and contradiction are non-entailments.
     """
     columns = corpus.table.to_pydict()
     if corpus.kind is Kind.TRIPLETS:
@@ -309,7 +315,7 @@ def two_way_examples(corpus: Corpus) -> ClassifiedPairs:
 
 
 def three_way_examples(corpus: Corpus) -> ClassifiedPairs:
-    """Return pairs of several labels in three classes: entailment, non-entailment, or both."""
+    """Return pairs with several labels in three classes: entailment, non-entailment, or both."""
     columns = corpus.table.to_pydict()
     classes = np.array([class_of(labels) for labels in columns["labels"]], dtype=np.int64)
     pairs = list(zip(columns["premise"], columns["hypothesis"], strict=True))
@@ -317,10 +323,10 @@ def three_way_examples(corpus: Corpus) -> ClassifiedPairs:
 
 
 def judge(name: str, kind: str, predicted: Classes, gold: Classes) -> Result:
-    """Return the metrics of a test.
+    """Return the metrics of predictions on a test corpus.
 
-    ``rte``: accuracy of entailment or not, and of always saying the commoner class (``majority``).
-    ``ambiguous-rte``: see ``readouts.three_way.class_metrics``.
+    ``rte`` has the accuracy and that of always predicting the more frequent class (``majority``).
+    For ``ambiguous-rte`` see ``readouts.three_way.class_metrics``.
     """
     if kind == TWO_WAY:
         share = float((gold == ENTAILMENT).mean())

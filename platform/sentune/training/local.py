@@ -1,4 +1,4 @@
-"""One training run on this machine: corpus to model folder, in one process or several."""
+"""Train one model on this machine, in one process or several, and export its model folder."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class LocalRun(Settings):
-    """What to train; see ``sentune train --help``. Written into the folder of the run.
+    """The options of ``sentune train``; they are written into the folder of the run.
 
-    Only methods that decode may have several corpora. Without any, the run has those that ship
-    with the package.
+    Only methods that decode may have several corpora. Without a corpus, the run uses the built-in
+    ones of the method's kind.
     """
 
     method: str
@@ -81,7 +81,7 @@ class LocalRun(Settings):
 
     @classmethod
     def of(cls, **given: Any) -> LocalRun:
-        """Return a run; raise ``InvalidValue`` for an option that cannot be used."""
+        """Return a validated run; raise ``InvalidValue`` if an option cannot be used."""
         return validated(cls, given, lambda name: f"--{name.replace('_', '-')}")
 
     @model_validator(mode="after")
@@ -89,11 +89,15 @@ class LocalRun(Settings):
         trained, judged = STORIES if self.method in CLOSED_FORM else BUILTIN[self.kind.kind]
         own = [spec for spec in self.corpus if not spec.startswith("builtin:")]
         if own and not self.dev:
-            fix = f"say on which corpus to validate, as --corpus is {own[0]}"
+            fix = f"name a development corpus, because --corpus {own[0]} is not a built-in one"
             raise InvalidValue("--dev", "", fix)
         if self.kind.kind is not Kind.OPERATIONS and len(self.corpus) > 1:
-            fix = f"{self.kind.title} trains on one corpus"
+            fix = f"{self.kind.title} trains on one corpus; name only one"
             raise InvalidValue("--corpus", " ".join(self.corpus), fix)
+        readouts = () if self.method in CLOSED_FORM else find(self.method).readouts
+        if self.references is not None and REFERENCES not in readouts:
+            fix = f"{self.kind.title} has no interpretations; leave it out"
+            raise InvalidValue("--references", self.references, fix)
         object.__setattr__(self, "corpus", self.corpus or (trained,))
         dev = self.dev or tuple(f"{name}?split=dev" for name in judged)
         object.__setattr__(self, "dev", dev)
@@ -101,13 +105,17 @@ class LocalRun(Settings):
 
     @property
     def kind(self) -> type[GradientMethod] | type[ClosedForm]:
-        """The method's class."""
+        """The class of the method."""
         return CLOSED_FORM[self.method] if self.method in CLOSED_FORM else find(self.method)
 
 
 class _Trial(NamedTuple):
-    """A run as its one trial: fingerprint -> manifest in the cache of what it is trained on, and a
-    function that writes the model of a checkpoint into a folder."""
+    """The trial of a run.
+
+    Attributes:
+        inputs: fingerprint -> manifest file in the cache, for each training input.
+        export: writes the model of a checkpoint into a folder.
+    """
 
     spec: TrialSpec
     program: Program
@@ -116,24 +124,24 @@ class _Trial(NamedTuple):
 
 
 def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path:
-    """Train, keep the best checkpoint, and write it as ``out/model``.
+    """Train a model and export its best checkpoint to ``out/model``.
 
     Args:
-        out: folder of the run; a run that was interrupted there goes on.
-        workers: processes with one device each; 1 stays in this process.
-        say: takes a line at every milestone.
+        out: folder of the run; an interrupted run in it is resumed.
+        workers: number of processes with one device each; 1 trains in this process.
+        say: called with a line at every milestone.
 
     Returns:
         The model folder.
 
     Raises:
-        InvalidValue: ``out`` holds another run, or a value of the run cannot be used.
-        TrialFailed: the training cannot go on.
+        InvalidValue: ``out`` contains another run, or an option cannot be used.
+        TrialFailed: training failed, for example because the loss is not finite.
     """
     if workers < 1:
         raise InvalidValue("--workers", workers, "give at least 1")
     if torch.cuda.is_available() and workers > torch.cuda.device_count():
-        fix = f"this machine has {torch.cuda.device_count()} GPUs"
+        fix = f"give at most {torch.cuda.device_count()}, the number of GPUs of this machine"
         raise InvalidValue("--workers", workers, fix)
     above = out.resolve().parent
     trial = (_fitted if run.method in CLOSED_FORM else _trained)(run, out.resolve())
@@ -148,7 +156,7 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
     store = CheckpointStore(trial.spec.directory)
     checkpoint, best = store.best(), store.best_progress()
     if checkpoint is None or best is None:
-        raise InvalidValue("--out", str(out), "no checkpoint was written there")
+        raise InvalidValue("--out", str(out), "it has no undamaged checkpoint; train again")
     chain = {
         "corpora": {corpus.spec: corpus.fingerprint for corpus in dev},
         "derived": {
@@ -164,7 +172,7 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
 
 
 def _trained(run: LocalRun, out: Path) -> _Trial:
-    """Return the trial of a method that is trained by gradient."""
+    """Return the trial of a gradient-trained method."""
     kind = find(run.method)
     spec = _spec(run, out, kind.readouts)
     settings, weights = apart(spec.settings, weight_names(run.corpus))
@@ -194,7 +202,7 @@ def _trained(run: LocalRun, out: Path) -> _Trial:
 
 
 def _fitted(run: LocalRun, out: Path) -> _Trial:
-    """Return the trial of a method that is fitted in closed form."""
+    """Return the trial of a closed-form method."""
     spec, cache = _spec(run, out, (find_closed_form(run.method).axis,)), out / "cache"
     settings = {**spec.settings, VECTORS: str(without_credentials(run.vectors))}
     closed_form_settings(run.method, settings)
@@ -214,8 +222,9 @@ def _fitted(run: LocalRun, out: Path) -> _Trial:
 
 
 def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
-    """Return a run's specification, without its training corpus and milestones."""
-    scored = run.kind.kind in (Kind.OPERATIONS, Kind.ADJACENT_SENTENCES)  # as jobs read them
+    """Return the specification of a run, without its training corpus and milestones."""
+    # the preference must be that of jobs
+    scored = run.kind.kind in (Kind.OPERATIONS, Kind.ADJACENT_SENTENCES)
     prefer = Kind.SCORED_PAIRS if scored or run.method in CLOSED_FORM else None
     readouts = {readout.name: readout for readout in known}
     return TrialSpec(
@@ -235,13 +244,17 @@ def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
 
 
 def _claim(run: dict[str, Any], out: Path) -> None:
-    """One folder holds one run: going on from a checkpoint of another would mix two."""
+    """Write the options of a run into its folder.
+
+    Raises:
+        InvalidValue: the folder has checkpoints of a run with other options.
+    """
     file, written = out / RUN_FILE, json.dumps(run, indent=1) + "\n"
     if file.is_file() and any((out / CHECKPOINTS).glob(f"{CHECKPOINT}*")):
         theirs, ours = json.loads(file.read_text(encoding="utf-8")), json.loads(written)
-        # what an earlier version did not note may be as it was
+        # earlier versions did not record all options
         if differing := [key for key in ours if ours[key] != theirs.get(key, ours[key])]:
-            fix = f"it holds a run that differs in {', '.join(differing)}"
+            fix = f"it contains a run that differs in {', '.join(differing)}"
             raise InvalidValue("--out", str(out), f"{fix}; name another folder, or delete it")
     out.mkdir(parents=True, exist_ok=True)
     file.write_text(written, encoding="utf-8")
@@ -251,10 +264,11 @@ def _follow_in_group(trial: _Trial, workers: int, say: Say) -> None:
     """Train in several processes, which end with this call.
 
     Raises:
-        SentuneError: as one of them raised it.
+        SentuneError: the error of one of the processes.
     """
-    start: Callable[..., Any] = start_processes  # without types in torch
-    logging.getLogger(start_processes.__module__).setLevel(logging.ERROR)  # it tells whom it ends
+    start: Callable[..., Any] = start_processes  # torch declares no types for it
+    # torch warns about each process that it terminates
+    logging.getLogger(start_processes.__module__).setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as meeting:
         arguments = (trial, workers, meeting, say)
         group = start(_worker, arguments, nprocs=workers, join=False, daemon=True)
@@ -265,13 +279,13 @@ def _follow_in_group(trial: _Trial, workers: int, say: Say) -> None:
             for file in Path(meeting).glob(ERROR.format("*")):
                 raise pickle.loads(file.read_bytes()) from None
             raise
-        finally:  # also at Ctrl-C, while they wait for each other
+        finally:  # also on Ctrl-C, when the processes wait for each other
             for process in group.processes:
                 process.kill()
 
 
 def _worker(rank: int, trial: _Trial, workers: int, meeting: str, say: Say) -> None:
-    """One process of several; they find each other through a file, and leave an error in one."""
+    """Train as one of several processes, which meet and leave errors in the folder ``meeting``."""
     cuda = torch.cuda.is_available()
     if cuda:
         torch.cuda.set_device(rank)
@@ -288,14 +302,15 @@ def _worker(rank: int, trial: _Trial, workers: int, meeting: str, say: Say) -> N
     except SentuneError as error:
         Path(meeting, ERROR.format(rank)).write_bytes(pickle.dumps(error))
         raise
-    # not after an error: a gradient reducer that lives on in its frames, or in a circle of
-    # references, would be the last to hold the group, and torch then may wait for itself
+    # Not after an error: the frames of the traceback may keep a gradient reducer alive, which then
+    # holds the last reference to the group, and torch may deadlock. Garbage collection frees those
+    # in reference cycles.
     gc.collect()
     distributed.destroy_process_group()
 
 
 def _follow(trial: _Trial, group: Group, say: Say) -> None:
-    """Train to the end, writing checkpoints and saying every milestone on rank 0."""
+    """Train to the end; on rank 0, write checkpoints and report every milestone."""
     spec, told = trial.spec, set[str]()
     store = CheckpointStore(spec.directory)
     with closing(trial.program(spec, group)) as progresses:  # type: ignore[type-var]
@@ -305,12 +320,12 @@ def _follow(trial: _Trial, group: Group, say: Say) -> None:
             metrics = progress.metrics
             if spec.objective not in metrics:
                 found = ", ".join(sorted(metrics))
-                raise InvalidValue("--objective", spec.objective, f"there are {found}")
+                raise InvalidValue("--objective", spec.objective, f"choose among {found}")
             value = metrics[spec.objective]
             if not math.isfinite(value):
                 at = f"{progress.examples:,} examples"
                 raise TrialFailed(f"{spec.objective} is {value} at {at}")
-            store.save(progress, -value if spec.mode == "min" else value)
+            store.save(progress, value)
             for note in dict.fromkeys((*progress.notes, *store.notes)):
                 if note not in told:
                     told.add(note)

@@ -1,6 +1,7 @@
-"""The training loop: a generator that yields its progress and leaves the rest to its caller.
+"""The training loop, a generator that yields its progress.
 
-Nothing in it knows who runs it: a notebook, the command line, or a launcher on a Ray cluster.
+Its caller, such as a notebook, the command line or a launcher on a Ray cluster, decides what to do
+with the progress.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from sentune.training.state import Position, load_optimizer, resume, save_state
 from sentune.training.step import Steps
 from sentune.training.trial import Progress, TrialSpec
 
-# Steps in a row with a collapsed loss and no gradient after which a trial is given up. The loss
-# alone is no sign: large boxes of equal overlap start at the same value, and at T = 1 and a
-# learning rate of 1e-4 stayed there for 77 steps before they learned. Below a norm of 1e-9 a
-# gradient drowns in AdamW's epsilon of 1e-8, so nothing will move again.
+# Consecutive steps with a collapsed loss and a vanished gradient after which a trial fails. The
+# loss alone is not enough: large boxes of equal overlap start at the same value and, with T = 1 and
+# a learning rate of 1e-4, stayed there for 77 steps before they learned. A gradient with a norm
+# below 1e-9 is negligible beside AdamW's epsilon of 1e-8.
 PATIENCE, VANISHED = 100, 1e-9
 
 
 def train(spec: TrialSpec, group: Group) -> Iterator[Progress]:
-    """Train one trial and yield its progress at every milestone, and at each step where asked.
+    """Train one trial and yield its progress at every milestone and, if requested, every step.
 
-    Resumes from the newest checkpoint in ``spec.directory``, bit for bit on a CPU, and yields the
-    last milestone again; the caller writes the checkpoints. Rank 0 validates, every rank yields.
-    Out of memory, one worker alone halves its micro-batch and takes the same step again.
+    Training resumes from the newest checkpoint in ``spec.directory``, bit for bit on a CPU, and
+    yields the last milestone again. The caller writes the checkpoints. Rank 0 validates; every rank
+    yields. If a single worker runs out of memory, it halves its micro-batch and repeats the step.
 
     Raises:
-        InvalidValue: the settings do not fit together, the encoder, the corpus or the group.
-        TrialFailed: the loss is not finite, or the method cannot learn any more.
-        OutOfMemory: no micro-batch fits, or a group has to start again with a smaller one.
+        InvalidValue: the settings do not fit each other, the encoder, the corpus or the group.
+        TrialFailed: the loss is not finite, or the method can no longer learn.
+        OutOfMemory: no micro-batch fits, or a group of workers must restart with a smaller one.
     """
     trial = _Trial(spec, group)
     reached, last = trial.resume()
@@ -54,7 +55,7 @@ def train(spec: TrialSpec, group: Group) -> Iterator[Progress]:
 
 
 class _Trial:
-    """What a running trial holds on one rank."""
+    """The state of a running trial on one rank."""
 
     def __init__(self, spec: TrialSpec, group: Group) -> None:
         self.spec, self.group = spec, group
@@ -62,11 +63,11 @@ class _Trial:
         method_settings, settings = split(spec.settings, kind)
         self.batch_size = settings.batch_size
         if self.batch_size < group.world_size:
-            fix = f"give each of the {group.world_size} workers at least one example"
+            fix = f"it must be at least the number of workers, {group.world_size}"
             raise InvalidValue("batch_size", self.batch_size, fix)
         ordered = sorted(set(spec.milestones))
         if list(spec.milestones) != ordered or not ordered or ordered[-1] != spec.max_examples:
-            fix = f"milestones increase and end with max_examples ({spec.max_examples})"
+            fix = f"they must increase and end with max_examples ({spec.max_examples})"
             raise InvalidValue("milestones", spec.milestones, fix)
         check_precision(settings.precision, group.device)
         self.method = build(kind, method_settings, settings, spec.encoder, spec.seed)
@@ -83,7 +84,7 @@ class _Trial:
         self._batches: Iterator[Batch] | None = None
 
     def resume(self) -> tuple[int, SavedProgress | None]:
-        """Take up a checkpoint; return the examples reached, and the last milestone's progress."""
+        """Load a checkpoint; return the number of examples and the last milestone's progress."""
         found = resume(self.spec, self.batch_size, self.method, self.group)
         if found is None:
             return 0, None
@@ -93,7 +94,7 @@ class _Trial:
         return found.reached, found.last
 
     def train_until(self, milestone: int) -> Iterator[Progress]:
-        """Take steps until at least ``milestone`` examples have been seen."""
+        """Train until at least ``milestone`` examples were seen; yield progress if requested."""
         size, position = self.batch_size, self.position
         last = steps_for(milestone, size)
         if self._batches is None:
@@ -121,23 +122,22 @@ class _Trial:
                 )
 
     def _watch(self, loss: float, gradient_norm: float) -> None:
-        """Give up on a method that has had no gradient for a while."""
+        """Raise ``TrialFailed`` if the loss has collapsed and the gradient has vanished."""
         dead = gradient_norm < VANISHED and self.method.collapsed(loss, self.batch_size)
         self.position.stalled = self.position.stalled + 1 if dead else 0
         if self.position.stalled >= PATIENCE:
             seen = self.position.step * self.batch_size
             raise TrialFailed(
                 f"after {seen:,} examples: the loss has stayed at {loss:.4f} for {PATIENCE} "
-                "steps, its value when no two boxes overlap, and its gradient is gone; try another "
-                "intersection_temperature, fewer dimensions or a lower learning_rate"
+                "steps, its value if no two boxes overlap, and its gradient has vanished; try "
+                "another intersection_temperature, fewer dimensions or a lower learning_rate"
             )
 
     def report(self, milestone: int) -> Progress:
-        """Validate on rank 0; return the milestone's progress."""
+        """Validate on rank 0 and return the progress at a milestone."""
         started, final = time.perf_counter(), milestone == self.spec.max_examples
-        result = self.group.broadcast_object(self._validate(final) if self.group.is_first else None)
-        if result is None:
-            raise TrialFailed(f"after {milestone:,} examples: rank 0 gave no validation")
+        result = self._validate(final) if self.group.is_first else Result()
+        result = self.group.broadcast_object(result)
         position = self.position
         position.seconds += position.pace.seconds + time.perf_counter() - started
         metrics = {**result.metrics, **position.pace.metrics(), "train/seconds": position.seconds}
@@ -159,14 +159,14 @@ class _Trial:
             self._validator = recipe.validator(self.spec, self.steps.settings, self.group.device)
         after = f"after {self.position.step * self.batch_size:,} examples: "
         why = (
-            "in validation, where micro_batch does not count; smaller corpora after --dev or a "
-            "smaller max_length need less"
+            "in validation, which micro_batch does not affect; smaller --dev corpora or a smaller "
+            "max_length need less"
         )
         with raising_out_of_memory(why, after):
             return self._validator.validate(self.method, rung=not final)
 
     def save(self, folder: Path) -> None:
-        """Write the resumable state; ranks other than 0 have nothing to add."""
+        """Write the resumable state on rank 0."""
         self.position.micro_batch = self.steps.reduced
         if self.group.is_first:
             save_state(folder, self.method, self.steps.optimizer, self.position)

@@ -1,4 +1,4 @@
-"""What runs out of memory, and what a smaller micro-batch can do about it."""
+"""Recognise errors of exhausted memory, and free memory between trials."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ _DEVICE_WORDS = ("out of memory", "_status_alloc_failed")
 
 
 class OutOfMemory(TrialFailed):
-    """A trial that found no memory; a new start may fit with ``micro_batch``, unless that is 0."""
+    """A trial ran out of memory.
+
+    Attributes:
+        micro_batch: micro-batch with which a restart may fit; 0 if no smaller one would help.
+    """
 
     def __init__(self, reason: str, micro_batch: int = 0) -> None:
         super().__init__(reason)
@@ -33,10 +37,10 @@ class OutOfMemory(TrialFailed):
 
 
 def short_of_memory(error: BaseException) -> str:
-    """``the device`` or ``the host`` where an error means that its memory is used up, else ``""``.
+    """Return ``the device`` or ``the host`` if an error says that its memory is exhausted, or "".
 
-    CUDA's allocator has its own error; MPS, cuBLAS, cuDNN, NCCL and torch's allocator on the CPU
-    only say it in words.
+    CUDA's allocator raises an error class of its own. Errors of MPS, cuBLAS, cuDNN, NCCL and
+    torch's CPU allocator can be recognised only by their text.
     """
     if isinstance(error, torch.OutOfMemoryError):
         return DEVICE
@@ -52,9 +56,11 @@ def short_of_memory(error: BaseException) -> str:
 
 @contextmanager
 def raising_out_of_memory(why: str, before: str = "") -> Iterator[None]:
-    """Raise a lack of memory in the block as ``OutOfMemory``; other errors pass.
+    """Convert errors of exhausted memory in the block to ``OutOfMemory``.
 
-    ``why`` says what the memory was for and what would need less, ``before`` begins the message.
+    Args:
+        why: what the memory was needed for, and what would need less.
+        before: beginning of the message.
     """
     try:
         yield
@@ -68,9 +74,10 @@ _settled_modules = 0
 
 
 def settle() -> None:
-    """Exclude what this process has imported from garbage collection, whenever it has grown.
+    """Exclude imported modules from garbage collection, if any were imported since the last call.
 
-    ``free`` after each trial would traverse all of it again: 250 ms of an empty trial's 290.
+    Otherwise ``free`` would traverse their objects after each trial: 250 of the 290 ms of an empty
+    trial.
     """
     global _settled_modules
     if len(sys.modules) != _settled_modules:
@@ -80,24 +87,24 @@ def settle() -> None:
 
 
 def use_threads(count: int) -> None:
-    """So many threads for torch, whether this process has imported it or will."""
+    """Set the number of threads of torch, whether or not it is imported already."""
     os.environ["OMP_NUM_THREADS"] = str(count)
     if "torch" in sys.modules:
         torch.set_num_threads(count)
 
 
 def free() -> None:
-    """Give back what nothing holds any more, and what allocators keep for later.
+    """Collect garbage and return the allocators' unused memory to the system.
 
-    Each trial of a reused process has a thread of its own, and with it one of glibc's arenas, of
-    which there are eight for each core: fifty trials of 16 MiB each on two cores left 240 MiB in
-    them, and 100 MiB with what is done here.
+    Each trial of a reused process runs in a new thread with one of glibc's arenas, of which there
+    are up to eight for each core. After fifty trials of 16 MiB each on two cores, the arenas kept
+    240 MiB without this function and 100 MiB with it.
     """
     gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's alone
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only in glibc
     if trim is not None:
         trim(0)
     if "torch" in sys.modules:
-        torch.cuda.empty_cache()  # nothing where CUDA has not been used
+        torch.cuda.empty_cache()  # does nothing unless CUDA is in use
         if torch.backends.mps.is_available():
             torch.mps.empty_cache()

@@ -1,11 +1,11 @@
-"""The product folder ``model/``: everything that is needed to use a trained method.
+"""Write, load and check the model folder, which has all that is needed to use a trained method.
 
-config.json  model.safetensors  tokenizer*     the encoder, as Hugging Face reads it
-head.safetensors                               the method's own layers, where it has any
+config.json  model.safetensors  tokenizer*     the encoder, in Hugging Face's format
+head.safetensors                               the method's own layers, if it has any
 settings.json  readouts.json                   format version, method, values
 README.md                                      model card
-modules.json  config_sentence_transformers.json  1_Pooling/    as sentence-transformers reads it
-manifest.json                                  checksums of these, and what the model came from
+modules.json  config_sentence_transformers.json  1_Pooling/    for sentence-transformers
+manifest.json                                  checksums of these files, and the model's origin
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ FORMAT = 1
 SETTINGS_FILE, READOUTS_FILE = "settings.json", "readouts.json"
 CARD_FILE, MANIFEST = "README.md", "manifest.json"
 NOT_READ = {CARD_FILE, "modules.json", "config_sentence_transformers.json"}
-"""The card, and what sentence-transformers' ``save`` writes anew."""
+"""Files that are not read: the card, and those that sentence-transformers' ``save`` rewrites."""
 READ = {".json", ".parquet", ".safetensors"}
-"""Suffixes of files that a model is read from where they lie in its folder."""
+"""Suffixes of the files in a model folder from which a model is read."""
 
 
 class LoadedModel(NamedTuple):
-    """A model folder in memory; ``settings`` holds the method's and the training's, flat.
+    """A loaded model folder.
 
-    ``tokenizer`` is None where the method finds the words of sentences itself.
+    Attributes:
+        tokenizer: None if the method splits sentences into words itself.
+        settings: settings of the method and of the training in one dictionary.
     """
 
     method: Any
@@ -61,18 +63,18 @@ def save_model(
     readouts: Mapping[str, Any],
     card: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Write the folder whole or not at all; an existing one is replaced.
+    """Write the model folder atomically, replacing an existing one.
 
     Args:
-        source: the folder that the method was built from.
-        training: what it was trained with; ``max_length`` is needed to use the model.
-        readouts: ``task/readout`` -> value found on the development set.
+        source: folder from which the method was built.
+        training: training settings; ``max_length`` is needed to use the model.
+        readouts: ``task/readout`` -> best value on the development corpora.
         card: section of the model card -> name -> value.
     """
     with whole_folder(folder) as beside:
-        stored = copy.deepcopy(method).float().cpu()  # also what was trained in float64
+        stored = copy.deepcopy(method).float().cpu()
         recipe_of(method).write(stored, source, beside, training)
-        own = method.settings.model_dump(mode="json")  # a path or an enum may be among them
+        own = method.settings.model_dump(mode="json")  # may include a path or an enum
         settings = {**training.model_dump(), **own}
         write_description(beside, method, settings, readouts, card, source)
 
@@ -87,7 +89,7 @@ def write_description(
 ) -> None:
     """Write ``settings.json``, ``readouts.json`` and the model card into a model folder.
 
-    ``source`` is the folder of the encoder that the method was built from, if it has one.
+    ``source`` is the folder of the encoder from which the method was built, if there is one.
     """
     described = {"format": FORMAT, "method": method.name, "settings": dict(settings)}
     write_json(folder / SETTINGS_FILE, described)
@@ -98,10 +100,10 @@ def write_description(
 
 
 def load_method(folder: str | Path) -> LoadedModel:
-    """Return the model of a folder, on the CPU in float32, ready for inference.
+    """Return the model of a folder, on the CPU in float32, in evaluation mode.
 
     Raises:
-        InvalidValue: it is no model folder, or one of a newer version.
+        InvalidValue: it is not a model folder, or its format is not supported.
     """
     folder = Path(folder)
     described = read_settings(folder)
@@ -126,8 +128,10 @@ def export_checkpoint(
     readouts: Mapping[str, Any],
     card: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Make the product folder of a trial's checkpoint; method, settings and encoder are those of
-    the trial's ``TrialSpec``."""
+    """Export the model folder of a trial's checkpoint.
+
+    ``method``, ``settings`` and ``encoder`` are those of the trial's ``TrialSpec``.
+    """
     kind = find(method)
     method_settings, training = split(settings, kind)
     trained = build(kind, method_settings, training, encoder, seed=0)
@@ -136,17 +140,20 @@ def export_checkpoint(
 
 
 def seal_model(folder: Path, origin: Mapping[str, Any]) -> str:
-    """Write ``manifest.json`` into a complete model folder, with checksums and ``origin``, what the
-    model came from in JSON types; return its checksum."""
+    """Write ``manifest.json`` with checksums into a complete model folder; return its checksum.
+
+    Args:
+        origin: where the model came from, as JSON types; it is added to the manifest.
+    """
     return str(write_manifest(folder / MANIFEST, {"format": FORMAT, **origin})["checksum"])
 
 
 def link_to(checkpoint: Path, folder: str) -> dict[str, Any]:
-    """Return what a model's manifest tells of the checkpoint that it was made of.
+    """Return the entry of a model's manifest for the checkpoint that it was exported from.
 
     Args:
-        checkpoint: a local folder with its ``progress.json``.
-        folder: of its run, as seen from where the model's folder lies.
+        checkpoint: local folder with ``progress.json``.
+        folder: folder of the checkpoints, relative to that of the run.
     """
     saved = json.loads((checkpoint / PROGRESS_FILE).read_text(encoding="utf-8"))
     # checkpoints of versions before 0.2.0 have no checksum
@@ -154,12 +161,12 @@ def link_to(checkpoint: Path, folder: str) -> dict[str, Any]:
 
 
 def check_model(folder: Path) -> None:
-    """Refuse a model folder that has other files than its manifest, but for those ``NOT_READ``.
+    """Check the files of a model folder, except ``NOT_READ``, against its manifest.
 
-    A folder without a manifest, which earlier versions left, is not checked.
+    A folder without a manifest, which earlier versions wrote, is not checked.
 
     Raises:
-        InvalidValue: names the file, its checksum and the recorded one.
+        InvalidValue: a file is missing, changed, or not in the manifest.
     """
     if not (folder / MANIFEST).is_file():
         return
@@ -167,12 +174,12 @@ def check_model(folder: Path) -> None:
     recorded = manifest.get("files", {})
     read = {name: was for name, was in recorded.items() if name not in NOT_READ}
     if fault := fault or changed(str(folder), read) or _surplus(folder, recorded):
-        fix = f"{fault}; copy it again from where it was made, or run its study again"
+        fix = f"{fault}; copy the folder again from its origin, or run its study again"
         raise InvalidValue("model", str(folder), fix)
 
 
 def _surplus(folder: Path, recorded: Mapping[str, Any]) -> str:
-    """Return which file would be read that the manifest does not name; empty if there is none."""
+    """Return an error if a file that would be read is not in the manifest, or an empty text."""
     files = (file for file in folder.rglob("*") if file.suffix in READ and file.is_file())
     names = {file.relative_to(folder).as_posix() for file in files} - {
         *recorded,
@@ -186,7 +193,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """Return format, method and settings of a model folder.
 
     Raises:
-        InvalidValue: it is no model folder, or one of a newer version.
+        InvalidValue: it is not a model folder, or its format is not supported.
     """
     require(folder, SETTINGS_FILE, READOUTS_FILE)
     described: dict[str, Any] = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))

@@ -10,12 +10,12 @@ from typing import Any
 from sentune.tasks import task_and_corpus
 
 HUB = "Hub"
-"""Section of a card that becomes metadata instead of a table: ``encoder``, ``corpora`` (role ->
-written ``FORMAT:PATH`` or ``TASK=FORMAT:PATH``), ``split`` and ``metrics`` (``task/metric`` ->
-value) on it."""
+"""Section of a card that becomes metadata instead of a table. It has ``encoder``, ``corpora`` (role
+-> ``FORMAT:PATH`` or ``TASK=FORMAT:PATH``), ``split``, and ``metrics`` (``task/metric`` -> value)
+on that split."""
 
 VERDICT = "Verdict"
-"""Section of a card that stands under its title: objective -> what the model is worth by it."""
+"""Section of a card that is printed under its title: objective -> verdict on the model."""
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 """Name of a repository on the Hub."""
@@ -62,10 +62,10 @@ def model_card(
     """Return the text of a model's card.
 
     Args:
-        name, title: of the method.
-        folder: of the model, complete but for the card.
-        source: folder of the encoder that the method was built from, whose licence is taken over.
-        sections: heading -> name -> value; ``HUB`` is metadata, ``VERDICT`` stands at the top.
+        name, title: name and title of the method.
+        folder: model folder, complete except for the card.
+        source: folder of the encoder from which the method was built; the card takes its licence.
+        sections: heading -> name -> value; ``HUB`` becomes metadata, ``VERDICT`` is at the top.
     """
     loaded, modules = _USE.format(example=_EXAMPLES.get(name, _EXAMPLE)), folder / "modules.json"
     if modules.is_file():
@@ -91,8 +91,8 @@ def model_card(
 def card_data(name: str, title: str, source: str | None, hub: Mapping[str, Any]) -> Any:
     """Return the metadata of a card as ``huggingface_hub.ModelCardData``.
 
-    A base model is named where the encoder is one of the Hub, a data set where a corpus is. A
-    metric is one of the model index, with the corpus that it was measured on.
+    The base model and data sets are named if they are on the Hub. Each metric is listed in the
+    model index, with the corpora on which it was measured.
     """
     from huggingface_hub import EvalResult, ModelCardData
 
@@ -113,7 +113,7 @@ def card_data(name: str, title: str, source: str | None, hub: Mapping[str, Any])
         for metric, value in hub.get("metrics", {}).items()
         if split in corpora
     ]
-    named = [str(spec) for role, spec in corpora.items() if role.startswith("corpus")]
+    named = [spec for role, spec in corpora.items() if role.startswith("corpus")]
     encoder = str(hub.get("encoder", ""))
     datasets = sorted({s[3:].partition("?")[0] for s in named if s.startswith("hf:")})
     return ModelCardData(
@@ -132,7 +132,7 @@ def _on_hub(encoder: str) -> bool:
 
 
 def _license(source: str | None) -> str | None:
-    """Return the licence that an encoder's own card names."""
+    """Return the licence in an encoder's own card, or None."""
     from huggingface_hub import ModelCard
 
     card = Path(source or "", "README.md")
@@ -143,9 +143,9 @@ def _license(source: str | None) -> str | None:
 
 
 def _shown(spec: str) -> str:
-    """Return a corpus without the folders of its file."""
-    kind, _, place = str(spec).partition(":")
-    return f"{kind}:{PurePath(place).name}" if place.startswith(("/", ".")) else str(spec)
+    """Return the specification of a corpus without the folders of its file."""
+    kind, _, place = spec.partition(":")
+    return f"{kind}:{PurePath(place).name}" if place.startswith(("/", ".")) else spec
 
 
 def _flatten(rows: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""A trial's resumable state, and how a run takes it up: its own, or another run's."""
+"""Save a trial's resumable state, and resume from it or from another run's checkpoint."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sentune.training.settings import steps_for
 from sentune.training.trial import TrialSpec, other_donor
 
 TRACED = 50
-"""Points of loss and speed that a run keeps on its way to a milestone, counted from its begin."""
+"""A trace has a point for each 1/TRACED of the examples up to the next milestone."""
 
 WEIGHTS_FILE, OPTIMIZER_FILE = "weights.safetensors", "optimizer.pt"
 
 
 @dataclass
 class Pace:
-    """Loss and speed of some steps, each figure a sum over them."""
+    """Sums of loss, examples and seconds over some steps."""
 
     loss: float = 0.0
     steps: int = 0
@@ -39,7 +39,7 @@ class Pace:
         self.seconds += seconds
 
     def metrics(self) -> dict[str, float]:
-        """Return loss and speed; nothing where two milestones fell into one step."""
+        """Return mean loss and speed; empty without steps, if two milestones fell into one step."""
         if not self.steps:
             return {}
         return {
@@ -50,20 +50,21 @@ class Pace:
 
 @dataclass
 class Position:
-    """How far a trial is.
+    """The position of a trial in its training.
 
-    No random state belongs to it: each step draws from a generator that is seeded by (seed, step,
-    rank), and the corpus is shuffled by (seed, epoch). A group of another size can resume.
+    It has no random state: each step seeds its generators by (seed, step, shard), and the corpus is
+    shuffled by (seed, epoch). A group of another size can therefore resume.
 
     Attributes:
-        seconds: of training and validation up to the last milestone, over all starts.
-        stalled: steps in a row at which the method's loss had collapsed.
-        pace: since the last milestone.
-        recent: since the last point of the trace.
-        trace: since the last milestone, each point examples seen, loss, examples a second, and
-            UTC epoch seconds.
-        micro_batch: to which a lack of memory has brought the trial; 0: it had enough.
-        notes: what it did beside training, a sentence each.
+        step: number of steps taken.
+        seconds: seconds of training and validation up to the last milestone, over all starts.
+        stalled: number of consecutive steps with a collapsed loss and a vanished gradient.
+        pace: loss and speed since the last milestone.
+        recent: loss and speed since the last point of the trace.
+        trace: points since the last milestone: examples seen, loss, examples a second, and UTC
+            epoch seconds.
+        micro_batch: micro-batch to which a lack of memory has reduced the trial; 0: not reduced.
+        notes: events other than training, one sentence each.
     """
 
     step: int = 0
@@ -76,10 +77,10 @@ class Position:
     notes: list[str] = field(default_factory=list)
 
     def add(self, loss: float, examples: int, seconds: float, milestone: int) -> None:
-        """Count the step that was taken; a point of the trace every fiftieth of a milestone.
+        """Count a step; add a point to the trace for each fiftieth of the milestone's examples.
 
-        So a run that is stopped at its first rung has as many points as one that goes on, and one
-        of many milestones few more.
+        A run that is stopped at its first rung then has as many points as one that continues, and a
+        run of many milestones has only a few more.
         """
         self.pace.add(loss, examples, seconds)
         self.recent.add(loss, examples, seconds)
@@ -89,15 +90,20 @@ class Position:
             self.recent = Pace()
 
     def reach(self) -> list[list[float]]:
-        """Begin the way to the next milestone; return the trace up to this one."""
+        """Return the trace since the last milestone, and reset it and the paces."""
         trace, self.trace = self.trace, []
         self.pace, self.recent = Pace(), Pace()
         return trace
 
 
 class Resumed(NamedTuple):
-    """Where a run goes on: milestones up to ``reached`` are behind it; ``last``, its own last one,
-    is to be reported again."""
+    """The state from which a run resumes.
+
+    Attributes:
+        optimizer: state of the optimiser.
+        reached: number of examples; milestones up to it are not trained for again.
+        last: progress of the run's own last milestone, to be reported again.
+    """
 
     optimizer: dict[str, Any]
     position: Position
@@ -106,14 +112,15 @@ class Resumed(NamedTuple):
 
 
 def resume(spec: TrialSpec, batch_size: int, method: nn.Module, group: Group) -> Resumed | None:
-    """Load the weights to go on with into the first worker's method; None for a new run.
+    """Load a checkpoint's weights into the first worker's method; return None for a new run.
 
-    The first worker reads for all. The others get the weights with the first step. Of another run
-    only weights and optimiser are taken; its seconds, notes and curve are its own.
+    Only the first worker reads; the others get its weights with the first step. From another run,
+    ``spec.start_from``, only weights and optimiser are used, not its seconds, notes and trace.
 
     Raises:
-        CheckpointGone: ``spec.start_from`` has no such checkpoint.
-        InvalidValue: it has one of a run from which this one cannot go on.
+        CheckpointGone: ``spec.start_from`` has no undamaged checkpoint, or none at
+            ``spec.start_at``.
+        InvalidValue: the checkpoint in ``spec.start_from`` is of an incompatible run.
     """
     found = None
     if group.is_first:
@@ -137,12 +144,12 @@ def save_state(
 
 
 def load_weights(folder: Path, method: nn.Module) -> None:
-    """Put a checkpoint's weights into the method; ``RuntimeError`` for another architecture's."""
+    """Load a checkpoint's weights; ``RuntimeError`` if they are of another architecture."""
     load_model(method, folder / WEIGHTS_FILE)
 
 
 def load_state(folder: Path, method: nn.Module) -> tuple[dict[str, Any], Position]:
-    """Put a checkpoint's weights into the method; return the optimiser's state and position."""
+    """Load a checkpoint's weights, and return the state of the optimiser and the position."""
     load_weights(folder, method)
     state = torch.load(folder / OPTIMIZER_FILE, map_location="cpu", weights_only=True)
     position = state["position"]
@@ -151,7 +158,7 @@ def load_state(folder: Path, method: nn.Module) -> tuple[dict[str, Any], Positio
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Load moments and step counts; rates and decays stay those of the run's own settings."""
+    """Load moments and step counts; keep learning rates and decays of the optimiser itself."""
     own = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
     optimizer.load_state_dict(state)
     for group, options in zip(optimizer.param_groups, own, strict=True):
@@ -164,11 +171,11 @@ def _donated(spec: TrialSpec, batch_size: int, method: nn.Module) -> Resumed:
     found = donor.found(spec.start_at)
     if found is None:
         at = f" at {spec.start_at:,} examples" if spec.start_at else ""
-        fix = "; ".join([f"no checkpoint{at} is there", *donor.notes])
+        fix = "; ".join([f"it has no checkpoint{at}", *donor.notes])
         raise CheckpointGone("start_from", spec.start_from, fix)
     folder, saved = found
     if spec.identity and (why := other_donor(saved.identity, spec.identity)):
-        fix = f"its checkpoint {folder.name} is of a run that is not this one's kind ({why})"
+        fix = f"its checkpoint {folder.name} is of an incompatible run ({why})"
         raise InvalidValue("start_from", spec.start_from, fix)
     try:
         optimizer, _ = load_state(folder, method)

@@ -1,4 +1,4 @@
-"""The steps of training: loss, gradient, update. The same for one worker and for many."""
+"""Training steps (loss, gradient, update) on one worker or several."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sentune.training.trial import TrialSpec
 
 
 def make_optimizer(method: GradientMethod, settings: TrainingSettings) -> torch.optim.AdamW:
-    """AdamW; weight matrices decay, biases and layer norms do not."""
+    """Return AdamW with weight decay on matrices, but not on biases and layer norms."""
     groups = []
     for parameters, rate in method.rated_parameters(settings.learning_rate):
         matrices = [p for p in parameters if p.ndim >= 2]
@@ -36,7 +36,7 @@ def make_optimizer(method: GradientMethod, settings: TrainingSettings) -> torch.
 
 
 class Step(NamedTuple):
-    """What a step found: the global batch's mean loss, and the gradient's norm before clipping."""
+    """Mean loss of the global batch, and norm of the gradient before clipping."""
 
     loss: float
     gradient_norm: float
@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 @dataclass
 class Stepper:
-    """Takes single steps on a method; ``backward`` computes loss and gradient."""
+    """Performs single training steps; ``backward`` computes loss and gradient."""
 
     method: GradientMethod
     optimizer: torch.optim.Optimizer
@@ -53,21 +53,22 @@ class Stepper:
     backward: Backward
 
     def step(self, columns: Mapping[str, Rows], *, factor: float, seed: Iterable[int]) -> Step:
-        """Return the loss of one update on a global batch, the same on every worker.
+        """Update the weights on a global batch; return loss and gradient norm, as on all workers.
 
         Args:
-            columns: column -> lists of ids of all the batch's rows; this worker takes its slice.
-            factor: this step's share of the highest learning rates.
-            seed: numbers that tell this step's random numbers from any other's.
+            columns: column -> lists of ids of all rows of the batch; this worker uses its slice.
+            factor: factor of the highest learning rates.
+            seed: numbers that identify the random numbers of this step.
 
         Raises:
-            TrialFailed: loss or gradient is not finite; the weights are as they were.
-            OutOfMemory: in the update, which no micro-batch makes smaller. A lack of memory before
-                it is raised as torch says it, and the same step can be taken again.
+            TrialFailed: loss or gradient is not finite; the weights are unchanged.
+            OutOfMemory: the update, which a smaller micro-batch does not help, ran out of memory.
+                If loss or gradient ran out of memory, torch's error is raised and the step can be
+                repeated.
         """
         streams = self.group.streams
         streams.start(*seed)
-        # the first shard of this worker; recipes that know shards go on with the others
+        # this worker's first shard; recipes with shards seed the others themselves
         rows = len(next(iter(columns.values())))
         streams.use(self.group.shards_by_worker(rows)[self.group.rank].start)
         self.optimizer.zero_grad(set_to_none=True)
@@ -88,12 +89,12 @@ class Stepper:
 
 
 class Steps:
-    """Takes a run's steps, with fewer examples at a time where memory is short.
+    """Performs the steps of a run, reducing the micro-batch if memory is exhausted.
 
     Attributes:
-        settings: with the micro-batch that fits, as far as is known.
-        total: steps of the whole run.
-        reduced: the micro-batch, where memory has made it smaller than the settings say; else 0.
+        settings: training settings with the current micro-batch.
+        total: number of steps of the whole run.
+        reduced: micro-batch to which a lack of memory has reduced the run; 0: not reduced.
     """
 
     def __init__(
@@ -107,17 +108,17 @@ class Steps:
         self.fit_into(spec.micro_batch)
 
     def fit_into(self, micro_batch: int) -> None:
-        """Take at most so many examples at a time from here on; 0: as many as now."""
+        """Process at most ``micro_batch`` examples at a time from now on; 0: no change."""
         if micro_batch and micro_batch < (self.settings.micro_batch or math.inf):
             self.settings = self.settings.model_copy(update={"micro_batch": micro_batch})
             self.reduced, self._stepper = micro_batch, None
 
     def take(self, batch: Batch, position: Position) -> Step:
-        """Return the step after ``position``, which counts it and notes a lack of memory.
+        """Perform the step at ``position``, and advance it; a lack of memory is added to its notes.
 
         Raises:
             TrialFailed: loss or gradient is not finite.
-            OutOfMemory: see ``_halve``.
+            OutOfMemory: no micro-batch fits, or a group of workers must restart with a smaller one.
         """
         after = f"after {position.step * self.settings.batch_size:,} examples:"
         try:
@@ -133,13 +134,16 @@ class Steps:
         return taken
 
     def _attempt(self, batch: Batch, step: int) -> Step | str:
-        """One step, or what its lack of memory was; the error itself would hold on to tensors."""
+        """Return a step, or a description of its lack of memory.
+
+        The error itself is not returned, because its traceback would keep tensors alive.
+        """
         settings = self.settings
         factor = learning_rate_factor(
             settings.schedule, step=step, steps=self.total, warmup=settings.warmup
         )
         try:
-            if self._stepper is None:  # with several workers it sends rank 0's weights to all
+            if self._stepper is None:  # with several workers this broadcasts rank 0's weights
                 recipe, encoder = recipe_of(type(self.method)), self.spec.encoder
                 backward = recipe.backward(self.method, settings, self.group, encoder)
                 self._stepper = Stepper(self.method, self.optimizer, settings, self.group, backward)
@@ -150,13 +154,13 @@ class Steps:
             return f"out of memory on {where} ({first_line(error)})"
 
     def _halve(self, why: str, position: Position) -> str:
-        """Halve the micro-batch from here on; return a note of it.
+        """Halve the micro-batch from now on, and return a note.
 
-        A group cannot do so within a step: the others wait in a collective for the worker that
-        has no memory, and nothing else reaches them there. It has to start again.
+        A group of several workers must restart instead, because the others wait in a collective
+        for the worker without memory and cannot be reached.
 
         Raises:
-            OutOfMemory: no smaller micro-batch is left, or a group has to start again with one.
+            OutOfMemory: the micro-batch is 1, or the group has several workers.
         """
         share = self.group.sizes(self.settings.batch_size)[0]
         now = min(self.settings.micro_batch or share, share)

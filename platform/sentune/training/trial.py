@@ -16,46 +16,46 @@ if TYPE_CHECKING:
 
 
 class Opens(Protocol):
-    """A picklable handle of data: ``open()`` gives the data in the process that needs it."""
+    """A picklable handle of data; ``open()`` returns the data in the process that needs it."""
 
     def open(self) -> Any: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrialSpec:
-    """One training run, complete: the same spec gives the same run on any launcher.
+    """The complete specification of a training run; it gives the same run on any launcher.
 
     Attributes:
-        trial: its name in the study: ``0007``, or ``finalist-0007-seed-3``.
-        method: name in ``sentune.methods.REGISTRY``.
-        settings: values for the method's and the training's settings, flat.
+        trial: name in the study, such as ``0007`` or ``finalist-0007-seed-3``.
+        method: name or address of the method, see ``sentune.methods.find``.
+        settings: settings of the method and of the training in one dictionary.
         encoder: path or name of the encoder as ``sentune.encoders.prepare`` resolved it.
         corpus: opens to a ``sentune.corpora.batches.BatchSource``.
         dev: opens to a list of ``sentune.corpora.Corpus`` to validate on.
         max_examples: budget, in examples of the training corpus.
-        milestones: examples after which to validate and report; increasing, the last one is
-            ``max_examples``.
+        milestones: increasing numbers of examples after which to validate and report; the last one
+            is ``max_examples``.
         objective: metric (``task/metric``) by which the best milestone is chosen.
-        seed: of initialisation, data order and dropout.
-        readouts: readout -> grid to sweep at each validation; what is missing has the method's.
-        references: opens to ``sentune.tasks.References``; None where no task needs them.
+        mode: ``max`` or ``min``, the direction in which the objective improves.
+        seed: seed of initialisation, data order and dropout.
         directory: absolute path or fsspec URI of the trial's checkpoints.
-        checkpoint_every: examples after which to write a checkpoint to resume from between
-            milestones; 0: at milestones alone.
-        start_from: directory or URI of another run's checkpoints, whose weights and optimiser are
-            taken up where ``directory`` has no checkpoint (population-based training); learning
-            rate, weight decay and all the rest come from ``settings``.
-        start_at: examples of the checkpoint to take from there; 0: the newest.
-        micro_batch: at most so many examples in a worker's memory, whatever the settings say; 0:
-            as they say. Set after a run has died of memory.
-        rung_rows: rows of each development corpus that milestones before the last are judged on; 0:
-            all. What they measure carries ``sentune.records.PART``.
-        generation: number of the study's start that asks for the run, written into checkpoints; one
-            in ``directory`` of a later start ends the run.
-        identity: as ``identity_of`` gives it, written into checkpoints; those of
-            another run in ``directory`` are set aside. Empty: all there are its own.
-        every_step: yield the progress after each optimiser step too (``Progress.milestone`` is
-            False). Launchers set it; callers that wait for milestones alone do without.
+        readouts: readout -> grid to sweep at each validation; a missing readout uses its own grid.
+        references: opens to ``sentune.tasks.References``; None if no task needs them.
+        checkpoint_every: number of examples after which to write a checkpoint between milestones;
+            0: at milestones only.
+        start_from: directory or URI of another run's checkpoints, from which weights and optimiser
+            are loaded if ``directory`` has no checkpoint (population-based training). Learning
+            rate, weight decay and all else come from ``settings``.
+        start_at: number of examples of the checkpoint in ``start_from``; 0: the newest.
+        micro_batch: upper bound of the micro-batch, set after a run ran out of memory; 0: none.
+        rung_rows: rows of each development corpus on which milestones before the last are
+            validated; 0: all. Such metrics include ``sentune.records.PART``.
+        generation: number of the study's start that requests the run, written into checkpoints. A
+            checkpoint of a later start in ``directory`` ends the run.
+        identity: result of ``identity_of``, written into checkpoints. Checkpoints of another run in
+            ``directory`` are set aside; if empty, they are not compared.
+        every_step: whether to yield progress also after each optimiser step, with
+            ``Progress.milestone`` False. Launchers set it.
     """
 
     trial: str
@@ -83,7 +83,7 @@ class TrialSpec:
 
 
 SETTINGS, LIVE = "settings", "live"
-"""Parts of an identity: settings, and those of them that may change while a model is trained."""
+"""Parts of an identity: fixed settings, and settings that may change during training."""
 
 
 def identity_of(
@@ -92,16 +92,17 @@ def identity_of(
     fingerprints: Mapping[str, Any],
     live: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the identity of a training run, part -> value, JSON types: whose a checkpoint is.
+    """Return the identity of a training run, which tells whether a checkpoint belongs to it.
 
-    It has everything that decides about weights and score. Parts are kept apart, so that a message
-    can name the one in which two runs differ. Corpora, encoder and code are digests.
+    The identity has all that determines weights and score, as JSON types, part -> value, so that a
+    message can name the part in which two runs differ.
 
     Args:
-        spec: of the run.
-        settings: all of the run's, weights of corpora and readouts too.
-        fingerprints: of corpora, encoder and code, as the job has them, JSON types.
-        live: settings that may change while a model is trained.
+        spec: specification of the run.
+        settings: all settings of the run, including weights of corpora and readouts.
+        fingerprints: fingerprints of corpora, encoder and code, as JSON types; only their digests
+            are stored.
+        live: names of settings that may change during training.
     """
     plain = json.loads(json.dumps(dict(settings)))
     return {
@@ -116,16 +117,16 @@ def identity_of(
 
 
 def other_run(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return in what two identities differ; empty where they are equal."""
+    """Return the differences between two identities, or an empty text if they are equal."""
     whole = ({**run.get(SETTINGS, {}), **run.get(LIVE, {})} for run in (was, now))
     return _differing(was, now, *whole)
 
 
 def other_donor(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return why a run may not go on from another run's checkpoint; empty where it may.
+    """Return why a run cannot start from another run's checkpoint, or an empty text if it can.
 
-    Settings that may change while a model is trained are left out, and those that only one of the
-    runs has: a condition on one of these may bring them in.
+    Settings that may change during training are ignored, and so are settings that only one run has,
+    because they may be conditional on the former.
     """
     both = was.get(SETTINGS, {}).keys() & now.get(SETTINGS, {}).keys()
     return _differing(
@@ -140,25 +141,25 @@ def _differing(
     settings_now: Mapping[str, Any],
 ) -> str:
     if not was:
-        return "it does not say of which"
+        return "the checkpoint does not name its run"
     other = {**was, SETTINGS: settings_was, LIVE: {}}
     return "; ".join(differences(other, {**now, SETTINGS: settings_now, LIVE: {}}))
 
 
 @dataclass(kw_only=True)
 class Measured:
-    """How far a trial is, and what was measured there.
+    """The measurements of a trial at some point of its training.
 
     Attributes:
-        examples: the milestone (trials of different batch sizes meet at the same number), or
-            between milestones the examples seen.
-        metrics: ``task/metric`` -> fraction, and ``train/...`` figures.
-        readouts: ``task/readout`` -> best value on the model as it stands.
+        examples: number of examples of the milestone, which is the same for all batch sizes, or,
+            between milestones, number of examples seen.
+        metrics: ``task/metric`` -> fraction, and ``train/...`` values.
+        readouts: ``task/readout`` -> best value for the current model.
         tables: file name -> content of larger results for the tracker (sweep tables, curves).
-        trace: of the training since the last milestone: examples seen, loss, examples a second and
-            UTC epoch seconds of each point.
-        final: the budget is used up; a trial that ends without it was stopped.
-        milestone: False after a step between milestones, where nothing was measured.
+        trace: points of the training since the last milestone: examples seen, loss, examples a
+            second, and UTC epoch seconds.
+        final: whether the budget is used up; it is never set for a trial that was stopped.
+        milestone: whether this is a milestone; nothing is measured between milestones.
     """
 
     examples: int
@@ -170,18 +171,18 @@ class Measured:
     milestone: bool = True
 
     def measured(self) -> dict[str, Any]:
-        """Return the values of the fields that every record of a trial's progress has."""
+        """Return field -> value of the fields of ``Measured``, without those of subclasses."""
         return {part.name: getattr(self, part.name) for part in fields(Measured)}
 
 
 @dataclass(kw_only=True)
 class Progress(Measured):
-    """Yielded at each milestone, and after each step between them where the spec asks for it.
+    """The progress that a training run yields at milestones and, if requested, after each step.
 
     Attributes:
-        save: writes the resumable state into an existing empty local folder. Every rank calls
-            it; rank 0 writes.
-        notes: what the trial did beside training, a sentence each, over all its starts.
+        save: function that writes the resumable state into an existing empty local folder. Every
+            rank must call it; rank 0 writes.
+        notes: events other than training over all starts, one sentence each.
     """
 
     save: Callable[[Path], None]
@@ -189,8 +190,8 @@ class Progress(Measured):
 
 
 Program = Callable[[TrialSpec, "Group"], Iterator[Progress]]
-"""What a launcher runs: a picklable function that trains and yields its progress.
+"""A picklable function that trains and yields its progress, which a launcher runs.
 
-It resumes by itself from the newest checkpoint in ``spec.directory`` and first yields the
-last progress again, so that a report that was lost with a killed driver arrives after all.
+It resumes from the newest checkpoint in ``spec.directory`` and first yields the last progress
+again, in case a killed driver lost the report.
 """

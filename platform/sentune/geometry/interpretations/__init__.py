@@ -1,4 +1,4 @@
-"""Interpretation embeddings: overlaps of a sentence's box with boxes of reference sentences.
+"""Interpretation embeddings: intersections of a sentence's box with boxes of reference sentences.
 
 GumbelCSE, section 3.2.
 """

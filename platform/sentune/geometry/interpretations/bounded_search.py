@@ -1,8 +1,9 @@
-"""Extremes over all entries of one large table of overlaps, most of which are never computed.
+"""Find the extremes of a large table of overlaps without computing most of its entries.
 
-Each row's entries are bounded by a plane (``bounds.py``), so that one matrix product tells which
-entries could still lower a minimum. The most promising entry of each pair of groups is computed
-first; then few others are left. A maximum is the minimum of the negative.
+A plane bounds the entries of each row (``bounds.py``), so that one matrix product shows which
+entries could still lower a minimum. The search first computes the entry with the smallest bound in
+each pair of groups, after which few candidates remain. A maximum is the minimum of the negated
+table.
 
 Legend: n = rows, m = columns, G = groups, d = dimensions.
 """
@@ -20,26 +21,26 @@ from sentune.geometry.corners import Corners
 from sentune.geometry.interpretations.bounds import Planes, planes_above, planes_below
 from sentune.geometry.interpretations.groups import Groups
 
-# Columns that share a plane: alike ones, since they are sorted by coverage. Five direct overlaps a
-# row and block are the price.
+# Columns that share a plane; they are similar, because they are sorted by coverage. The planes cost
+# five overlaps for each row and block of columns.
 COLUMNS = 1024
-# Numbers of one temporary: 4 MB of float32.
+# Elements of one temporary: 4 MB of float32.
 CHUNK = 2**20
-# Rows visited together, and numbers of all their slopes: 16 MB.
+# Maximum rows visited at once, and maximum elements of their slopes: 16 MB.
 ROWS = 2**14
 SLOPES = 2**22
-# One entry alone costs as much as this many in a table, if that is not too small.
+# A single entry costs as much as DENSE entries of a table with at least TABLE entries.
 DENSE = 8
 TABLE = 2**14
-# Share of entries left by the first planes that is worth second ones.
+# Planes of the columns are added if those of the rows leave more than this share of the entries.
 MANY = 1 / 8
-# Entries computed before the limits are looked at again; twice as many each time.
+# Entries computed before the limits are updated for the first time; doubled each time.
 FIRST = 2**11
 
 
 @dataclass(frozen=True)
 class Side:
-    """Boxes [n, d] by their corners and groups [n], the same group's together."""
+    """Corners of n boxes and their groups [n]; boxes of the same group are adjacent."""
 
     corners: Corners
     groups: Tensor
@@ -51,7 +52,7 @@ class Side:
         return Side(self.corners.take(rows), self.groups[rows])
 
     def runs(self) -> list[tuple[int, slice]]:
-        """Each group with its place."""
+        """Return each group with the slice of its boxes."""
         found, counts = torch.unique_consecutive(self.groups, return_counts=True)
         stops = counts.cumsum(0).tolist()
         spans = zip(found.tolist(), [0, *stops], stops, strict=False)
@@ -59,13 +60,13 @@ class Side:
 
 
 def smallest(boxes: Boxes, first: Side, second: Side, groups: Groups, *, sign: int) -> Tensor:
-    """[G, G]: the smallest of sign (log Vol(b_i and b_j) - log Vol(b_i)) by groups of i and j.
+    """Return the minima of sign (log Vol(b_i and b_j) - log Vol(b_i)) by groups of i and j, [G, G].
 
-    Exact for all that ``Groups.minima`` makes of it; an entry that is no minimum of any pair of
-    sets may be missing.
+    An entry that is not the minimum of any pair of sets may be missing, so only the results of
+    ``Groups.minima`` are exact.
 
     Args:
-        sign: 1 for minima; -1 for maxima, as negative numbers.
+        sign: 1 for minima, -1 for negated maxima.
     """
     search = _Search(boxes, second, groups, sign)
     blocks = -(-len(second) // COLUMNS)
@@ -79,11 +80,12 @@ def smallest(boxes: Boxes, first: Side, second: Side, groups: Groups, *, sign: i
 
 @dataclass(frozen=True)
 class _Across:
-    """Bounds by planes of the columns over the rows.
+    """Bounds given by one plane for each column, over the rows.
 
     Attributes:
-        slopes: [2d, m] and base: [m] of the planes.
-        distances: [n, 2d] and volumes: [n] of the rows, with the sign of the search.
+        slopes, base: [2d, m] and [m] of the planes.
+        distances: [n, 2d] of the rows from the planes' origin.
+        volumes: [n] log-volumes of the rows times the sign of the search.
     """
 
     slopes: Tensor
@@ -98,15 +100,16 @@ class _Across:
 
 @dataclass(frozen=True)
 class _Block:
-    """Bounds of n rows against some columns.
+    """Bounds of n rows against a block of columns.
 
     Attributes:
-        columns: the boxes.
-        runs: their groups.
-        slopes: [n, 2d] of the planes, and base: [n] their values less the rows' volumes and the
-            slack for rounding.
-        distances: [2d, m].
-        bounds: [n, runs] the smallest over the columns of a group.
+        columns: boxes of the columns.
+        runs: groups of the columns with their slices.
+        base: [n] values of the planes less the log-volumes of the rows and the slack for rounding.
+        slopes: [n, 2d] of the planes.
+        distances: [2d, m] of the columns from the planes' origin.
+        bounds: [n, runs] smallest bound over the columns of each group.
+        across: bounds by planes of the columns, if they were computed.
     """
 
     columns: Side
@@ -118,7 +121,7 @@ class _Block:
     across: _Across | None = None
 
     def of(self, rows: Tensor, run: slice) -> Tensor:
-        """[k, columns of the run]: bounds of single entries."""
+        """Return the bounds of single entries, [k, columns of the run]."""
         found = self.slopes[rows] @ self.distances[:, run] + self.base[rows, None]
         return found if self.across is None else torch.maximum(found, self.across.of(rows, run))
 
@@ -136,7 +139,7 @@ class _Search:
         self.found = self.second.corners.lower.new_full(shape, torch.inf)
 
     def visit(self, first: Side) -> None:
-        """Lowers ``found`` by all entries of some rows."""
+        """Lower ``found`` by the entries of some rows."""
         volumes = self.boxes.log_volume(first.corners)
         blocks = []
         for start in range(0, len(self.second), COLUMNS):
@@ -165,7 +168,7 @@ class _Search:
         return -planes_above(self.boxes, rows, columns)
 
     def _bound_across(self, first: Side, volumes: Tensor, block: _Block) -> _Block:
-        """Return the block with the planes of its columns over the rows, too."""
+        """Return the block with additional bounds by planes of its columns over the rows."""
         planes = self._planes(block.columns.corners, first.corners)
         base = planes.value - planes.slack(first.corners)
         distances = planes.distances(first.corners).T
@@ -173,7 +176,7 @@ class _Search:
         return replace(block, across=across)
 
     def _compute_promising(self, first: Side, block: _Block) -> None:
-        """Of each pair of groups the entry with the smallest bound."""
+        """Compute the entry with the smallest bound of each pair of groups."""
         best = torch.stack([block.bounds[s].argmin(0) + s.start for _, s in first.runs()])
         rows, places = torch.unique(best, return_inverse=True)
         product = block.slopes[rows] @ block.distances
@@ -182,7 +185,7 @@ class _Search:
         self.compute(first, block.columns, best.flatten(), chosen.flatten())
 
     def _compute_possible(self, first: Side, volumes: Tensor, block: _Block) -> None:
-        """The entries whose bound is below what they must go below."""
+        """Compute the entries whose bound is below the limit of their groups."""
         limits = self._limits(first, block)
         active = block.bounds < limits
         sizes = torch.tensor([run.stop - run.start for _, run in block.runs], device=active.device)
@@ -206,7 +209,7 @@ class _Search:
             self._compute_by_promise(first, block, limits, *parts)
 
     def _limits(self, first: Side, block: _Block) -> Tensor:
-        """[n, runs]: what an entry must go below."""
+        """Return the limits below which an entry can lower a minimum, [n, runs]."""
         of_runs = torch.tensor([group for group, _ in block.runs], device=first.groups.device)
         return self.groups.thresholds(self.found)[first.groups][:, of_runs]
 
@@ -220,7 +223,7 @@ class _Search:
         columns: Tensor,
         margins: Tensor,
     ) -> None:
-        """Entries by how far their bound lies below the limit, which falls meanwhile."""
+        """Compute entries in order of their margins; drop those that falling limits exclude."""
         order = margins.argsort()
         bounds = margins + limits[rows, places]
         step = FIRST
@@ -231,7 +234,7 @@ class _Search:
             order = order[bounds[order] < limits[rows[order], places[order]]]
 
     def compute(self, first: Side, second: Side, rows: Tensor, columns: Tensor) -> None:
-        """Lowers ``found`` by single entries."""
+        """Lower ``found`` by single entries."""
         both = (torch.split(places, 2**16) for places in (rows, columns))
         for row, column in zip(*both, strict=True):
             x, y = first.take(row), second.take(column)
@@ -239,14 +242,14 @@ class _Search:
             lower(self.found, x.groups * self.groups.count + y.groups, values)
 
     def compute_table(self, first: Side, second: Side) -> None:
-        """Lowers ``found`` by all entries of some rows and columns."""
+        """Lower ``found`` by all entries of some rows and columns."""
         table = self.boxes.log_overlap_table(first.corners, second.corners)
         table = (table - self.boxes.log_volume(first.corners)[:, None]).mul_(self.sign)
         lower_by_table(self.found, table, first, second)
 
 
 def every_entry(boxes: Boxes, first: Side, second: Side, groups: Groups) -> Tensor:
-    """[2, G, G]: as ``smallest`` with signs 1 and -1, from all entries, some rows at a time."""
+    """Return ``smallest`` with signs 1 and -1 by computing every entry in chunks, [2, G, G]."""
     shape = (2, groups.count, groups.count)
     found = first.corners.lower.new_full(shape, torch.inf)
     step = max(1, CHUNK // max(1, len(second)))
@@ -261,7 +264,7 @@ def every_entry(boxes: Boxes, first: Side, second: Side, groups: Groups) -> Tens
 
 
 def lower_by_table(found: Tensor, table: Tensor, first: Side, second: Side) -> None:
-    """Minimum of ``found``, [G, G], and a table of values by the groups of rows and columns."""
+    """Lower ``found`` [G, G] in place by a table, by the groups of its rows and columns."""
     runs = second.runs()
     least = torch.stack([table[:, columns].amin(1) for _, columns in runs], dim=1)
     columns = torch.tensor([group for group, _ in runs], device=table.device)
@@ -270,10 +273,10 @@ def lower_by_table(found: Tensor, table: Tensor, first: Side, second: Side) -> N
 
 
 def overlaps(boxes: Boxes, first: Side, second: Side) -> Tensor:
-    """[n]: log Vol(b_i and b'_i) - log Vol(b_i)."""
+    """Return log Vol(b_i and b'_i) - log Vol(b_i), shape [n]."""
     return boxes.log_overlap(first.corners, second.corners) - boxes.log_volume(first.corners)
 
 
 def lower(found: Tensor, places: Tensor, values: Tensor) -> None:
-    """Minimum of ``found``, flattened, and the values at their places."""
+    """Lower the flattened ``found`` in place by values at the given places."""
     found.view(-1).scatter_reduce_(0, places, values, "amin")

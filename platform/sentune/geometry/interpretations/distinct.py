@@ -1,9 +1,9 @@
-"""A few interpretations of one sentence that differ most from each other.
+"""Choose a few interpretations of one sentence that differ as much as possible.
 
-The overlaps that GumbelCSE Eq. 13 admits are many and much alike. Here the first is that of the
-reference that covers most of the sentence, which is its commonest reading; each next one is the
-overlap that is least similar (Eq. 16) to the one among the chosen that it is most similar to
-(farthest-first traversal).
+The interpretations that GumbelCSE Eq. 13 admits are many and similar. The first choice is the
+intersection with the reference that covers most of the sentence, its most common reading. Each
+further choice is the interpretation whose largest similarity (Eq. 16) to those already chosen is
+smallest (farthest-first traversal).
 
 Legend: R = references, D = packed width, d = D/2, C = candidates.
 """
@@ -22,22 +22,23 @@ from sentune.geometry.corners import Corners
 from sentune.geometry.interpretations.coverage import covered
 from sentune.geometry.interpretations.nearest import log_similarity_table
 
-# Of more references between the alphas, the ones that cover most are compared with each other.
+# If more references lie between the alphas, only those with the largest coverage are compared.
 CANDIDATES = 4096
-# Without an alpha_1, this many references for each interpretation that is asked for. Of 6,000 SNLI
-# sentences the best 15 for "A man is playing a guitar." are of music and instruments; the least
-# similar of the best 100 have nothing to do with it.
+# References considered per requested interpretation if there is no alpha_1. Among 6,000 SNLI
+# sentences, the best 15 for "A man is playing a guitar." are about music and instruments; the least
+# similar of the best 100 are unrelated.
 POOL = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenReference:
-    """One interpretation.
+    """A reference that was chosen for its interpretation of a sentence.
 
     Attributes:
-        row: of the reference.
+        row: row of the reference.
         coverage: Vol(b_s and b_t) / Vol(b_s).
-        similarity: to the most similar of the other chosen ones, in [0, 1]; NaN for a single one.
+        similarity: largest similarity to another chosen interpretation, in [0, 1]; NaN if there is
+            no other.
     """
 
     row: int
@@ -47,14 +48,14 @@ class ChosenReference:
 
 @dataclass(frozen=True, kw_only=True)
 class Distinct:
-    """The interpretations of a sentence, and what they were chosen from.
+    """The chosen interpretations of a sentence and the bounds that were used.
 
     Attributes:
-        chosen: the first covers most of the sentence; the others in the order of being chosen.
-        alpha_1, alpha_2: the bounds that were taken.
-        between: how many references have a coverage between them.
-        largest: the largest coverage below alpha_2: with an alpha_1 below it there is an
-            interpretation. None where no coverage is below alpha_2.
+        chosen: interpretations in the order of their choice; the first has the largest coverage.
+        alpha_1, alpha_2: bounds of the coverage that were used.
+        between: number of references whose coverage lies between the bounds.
+        largest: largest coverage below alpha_2; any alpha_1 below it leaves an interpretation.
+            None if no coverage is below alpha_2.
     """
 
     chosen: tuple[ChosenReference, ...]
@@ -73,18 +74,18 @@ def most_distinct(
     alpha_1: float | None,
     alpha_2: float,
 ) -> Distinct:
-    """The ``k`` most distinct interpretations with alpha_1 < coverage < alpha_2, or all if fewer.
+    """Return up to ``k`` distinct interpretations with alpha_1 < coverage < alpha_2.
 
     Args:
         sentence: [D] packed embedding.
         references: [R, D] packed embeddings.
-        alpha_1: None takes the coverage just below that of the 3 k references that cover most.
+        alpha_1: lower bound; None takes the next coverage below the 3 k largest.
 
     Raises:
-        InvalidValue: k below 1, or alpha_1 not below alpha_2.
+        InvalidValue: k is below 1, or alpha_1 is not below alpha_2.
     """
     if k < 1:
-        raise InvalidValue("k", k, "ask for at least one interpretation")
+        raise InvalidValue("k", k, "it must be at least 1")
     if alpha_1 is not None and not alpha_1 < alpha_2:
         raise InvalidValue("alpha_1", alpha_1, f"it must be below alpha_2, which is {alpha_2}")
     (kept,) = covered(boxes, sentence[None], references, -1.0)
@@ -111,7 +112,7 @@ def most_distinct(
 
 
 def _lower_bound(values: Tensor, count: int) -> float:
-    """The largest coverage below the ``count`` largest, which are in falling order; 0 if none."""
+    """Return the largest value below the ``count`` largest of falling values; 0 if none."""
     if len(values) <= count:
         return 0.0
     lower = values[values < values[count - 1]]
@@ -119,9 +120,9 @@ def _lower_bound(values: Tensor, count: int) -> float:
 
 
 def _farthest_first(boxes: Boxes, candidates: Corners, k: int) -> list[tuple[int, float]]:
-    """[C, d] interpretations, best first -> the places of k, with their similarity to the others.
+    """Return the places of k of [C, d] interpretations, and their similarity to the others chosen.
 
-    Of equally distinct ones the first is taken.
+    Ties go to the first candidate.
     """
     places: list[int] = []
     rows: list[Tensor] = []

@@ -24,24 +24,24 @@ from sentune.geometry.interpretations.bounded_search import (
 from sentune.geometry.interpretations.coverage import Kept
 from sentune.geometry.interpretations.groups import Groups
 
-# Entries of one call of ``overlaps``: its temporaries have d times as many numbers, 4 MB at d = 16.
+# Entries of one call of ``overlaps``; temporaries have d times as many elements, 4 MB at d = 16.
 ENTRIES = 2**16
-# Entries of a pair that are not worth a table of their own, and those of a table that are not worth
-# a search by bounds: it takes 20 ms where the table takes 80 ns an entry, at d = 16.
+# Pairs of up to FEW entries share a call, those of up to MANY get a table, larger ones a search by
+# bounds. At d = 16 a table takes 80 ns an entry and a search at least 20 ms.
 FEW, MANY = 2**13, 2**18
 OWN = -1
 
 
 @dataclass(frozen=True)
 class Interpretations:
-    """The interpretation boxes of S sentences, by the references that make them.
+    """The interpretation boxes of S sentences, stored as rows of references.
 
     Attributes:
         sentences: [S, d] corners.
         references: [R, d] corners.
         rows: [M] row of the reference of each member, ``OWN`` for the sentence's own box; the
-            members of a sentence lie together, by group.
-        groups: [M].
+            members of a sentence are adjacent and sorted by group.
+        groups: [M] group of each member.
         starts: [S + 1] place of each sentence's first member.
     """
 
@@ -60,7 +60,7 @@ class Interpretations:
         group: Callable[[Kept], Tensor],
         own: int,
     ) -> Interpretations:
-        """Of the references kept for each sentence, and the sentence's own box in group ``own``."""
+        """Return the interpretations by the kept references, and each own box in group ``own``."""
         device = sentences.lower.device
         alone = torch.tensor([OWN], device=device)
         rows = torch.cat([part for k in kept for part in (k.rows, alone)])
@@ -73,16 +73,16 @@ class Interpretations:
         return cls(sentences, references, rows[order], groups[order], starts)
 
     def sizes(self, groups: int) -> Tensor:
-        """[S, G]: members by group."""
+        """Return the number of members of each sentence and group, [S, G]."""
         owner = torch.repeat_interleave(self.starts.diff())
         places = owner * groups + self.groups
         return places.bincount(minlength=len(self.sentences.lower) * groups).view(-1, groups)
 
     def side(self, boxes: Boxes, sentences: Tensor) -> tuple[Side, Tensor]:
-        """The boxes of these sentences one after the other, and the place in ``sentences`` of each.
+        """Return the boxes of these sentences, and the place in ``sentences`` of each box.
 
-        b_(s,t) = b_s and b_t. Intersections of Gumbel boxes are associative, so the overlap of two
-        interpretations is that of their corners.
+        b_(s,t) = b_s and b_t. Gumbel intersections are associative, so the intersection of two
+        interpretations can be computed from their corners.
         """
         place, member = ragged(self.starts[sentences], self.starts.diff()[sentences])
         owner, row = sentences[place], self.rows[member]
@@ -96,10 +96,10 @@ class Interpretations:
 
 @dataclass(frozen=True)
 class Extremes:
-    """[P, G, G] smallest and largest log P, at most 0, by groups of premise and hypothesis.
+    """Smallest and largest log P, at most 0, by groups of premise and hypothesis, [P, G, G] each.
 
-    Infinite where there is no entry. A table holds an entry of every set of ``Groups`` that is its
-    extreme, so that ``Groups.minima`` is exact; other entries may be missing.
+    A pair of groups without an entry is infinite. Entries that are not the extreme of any set of
+    ``Groups`` may be missing; ``Groups.minima`` of the tables is exact.
     """
 
     low: Tensor
@@ -113,13 +113,13 @@ def extremes(
     hypotheses: Tensor,
     groups: Groups,
 ) -> Extremes:
-    """Over all interpretations of P pairs of sentences, in bounded memory.
+    """Return the extremes of log P over all interpretations of P pairs, in bounded memory.
 
-    Pairs of few entries are computed together, larger ones one by one, those of many entries by
-    bounds that leave out what cannot be an extreme.
+    Small pairs of sentences are computed together and larger ones one by one; for the largest,
+    bounds exclude entries that cannot be an extreme.
 
     Args:
-        premises, hypotheses: [P] sentences of ``interpretations``.
+        premises, hypotheses: [P] indices of sentences in ``interpretations``.
     """
     device = interpretations.rows.device
     shape = (2, len(premises), groups.count, groups.count)
@@ -141,14 +141,14 @@ def extremes(
 
 
 def ragged(starts: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the list each number belongs to, and start, start + 1, ... of each list, in a row."""
+    """Return the concatenated ranges start, ..., start + size - 1, and the range of each number."""
     owner = torch.repeat_interleave(sizes)
     before = sizes.cumsum(0) - sizes
     return owner, torch.arange(len(owner), device=owner.device) + (starts - before)[owner]
 
 
 def _runs(entries: Sequence[int]) -> Iterator[slice]:
-    """Pairs of few entries with at most ``ENTRIES`` together, or one larger pair alone."""
+    """Yield runs of small pairs with at most ``ENTRIES`` together, or of one larger pair."""
     start = total = 0
     for pair, count in enumerate(entries):
         if pair > start and (total + count > ENTRIES or max(count, entries[start]) > FEW):
@@ -162,7 +162,7 @@ def _runs(entries: Sequence[int]) -> Iterator[slice]:
 def _compute_all(
     boxes: Boxes, first: tuple[Side, Tensor], second: tuple[Side, Tensor], found: Tensor
 ) -> None:
-    """Every entry of each pair of a run, [2, pairs, G, G]."""
+    """Lower ``found`` [2, pairs, G, G] by every entry of each pair of a run."""
     (x, in_x), (y, in_y) = first, second
     pairs, groups = found.shape[1:3]
     n, m = in_x.bincount(minlength=pairs), in_y.bincount(minlength=pairs)

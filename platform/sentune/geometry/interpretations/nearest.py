@@ -1,6 +1,6 @@
-"""The interpretation of a sentence that is most similar to a condition (GumbelCSE Eq. 15, 16).
+"""Find the interpretation of a sentence that is most similar to a condition (GumbelCSE Eq. 15, 16).
 
-An interpretation is an intersection and has no packed embedding: boxes are given by their corners.
+An interpretation is an intersection and has no packed embedding, so boxes are given by corners.
 Legend: N, M = boxes, K = conditions, R = references, m = references of the sentence, G = groups,
 d = dimensions.
 """
@@ -15,8 +15,8 @@ from torch import Tensor
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.corners import Corners
 
-# Similarities whose logarithms agree to this many decimals are a tie. Equal boxes at different
-# places of a table differ by 1e-13; hard intersections make many equal ones.
+# Similarities whose logarithms agree to this many decimals are a tie. Equal boxes, which are common
+# with hard intersections, differ by 1e-13 at different places of a table.
 DECIMALS = 9
 
 
@@ -30,19 +30,19 @@ def nearest(
     of: Tensor,
     count: int,
 ) -> tuple[Tensor, Tensor]:
-    """The reference of each group whose overlap with the sentence is most similar to a condition.
+    """Return each group's interpretation that is most similar to each condition.
 
     Args:
-        sentence: [1, d] corners, float64 as all of them.
-        references: [R, d].
-        conditions: [K, d].
-        rows: [m] of the references that are looked at, increasing.
-        of: [m] int64, the group of each, from 0 to ``count`` - 1.
+        sentence: [1, d] corners in float64, like all corners here.
+        references: [R, d] corners.
+        conditions: [K, d] corners.
+        rows: [m] increasing rows of the references to consider.
+        of: [m] int64 group of each row, from 0 to ``count`` - 1.
         count: G.
 
     Returns:
-        [K, G] logarithms of Eq. 16, rounded, -inf where a group is empty; and [K, G] int64, the
-        references: the first of a tie, -1 where a group is empty.
+        [K, G] rounded logarithms of Eq. 16, -inf if a group is empty, and [K, G] int64 rows of the
+        references, the first of a tie, -1 if a group is empty.
     """
     overlaps = boxes.intersect(sentence, references.take(rows))
     table = log_similarity_table(boxes, conditions, overlaps)
@@ -57,13 +57,13 @@ def nearest(
 
 
 def log_similarity(boxes: Boxes, first: Corners, second: Corners) -> Tensor:
-    """[N, d], [N, d] -> [N]: log of (P(x | y) + P(y | x)) / 2, at most 0; volumes underflow."""
+    """Return log((P(x | y) + P(y | x)) / 2), at most 0, without underflow, shape [N]."""
     overlap = boxes.log_overlap(first, second)
     return _log_mean(overlap, boxes.log_volume(first), boxes.log_volume(second))
 
 
 def log_similarity_table(boxes: Boxes, first: Corners, second: Corners) -> Tensor:
-    """[N, d], [M, d] -> [N, M]: the same for each of N boxes with each of M."""
+    """Return ``log_similarity`` of each of N boxes with each of M, shape [N, M]."""
     overlap = boxes.log_overlap_table(first, second)
     return _log_mean(overlap, boxes.log_volume(first)[:, None], boxes.log_volume(second))
 

@@ -1,4 +1,4 @@
-"""How each family of methods is built, trained, judged and kept."""
+"""Recipes that build, train, validate and save each family of methods."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ RECIPES: dict[str, Recipe] = {
 
 
 def recipe_of(method: GradientMethod | type[GradientMethod]) -> Recipe:
-    """Return the recipe that a method names."""
+    """Return the recipe of a method or its class."""
     return RECIPES[method.recipe]
 
 
 def build(
     kind: type[GradientMethod], settings: Any, training: TrainingSettings, encoder: str, seed: int
 ) -> GradientMethod:
-    """Return a new method on the CPU, its weights drawn from ``seed``, in the training's precision.
+    """Return a new method on the CPU, initialised from ``seed``, in float32 or float64.
 
     Raises:
-        InvalidValue: as ``Recipe.build``.
+        InvalidValue: see ``Recipe.build``.
     """
     torch.manual_seed(seed)
     method = recipe_of(kind).build(partial(kind, settings=settings), training, encoder)

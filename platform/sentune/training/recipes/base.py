@@ -1,4 +1,4 @@
-"""What the training loop asks of a family of methods."""
+"""The interface between the training loop and a family of methods."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from sentune.training.trial import TrialSpec
 
 Rows = Sequence[np.ndarray]
 Backward = Callable[[Mapping[str, Rows]], Tensor]
-"""Column -> lists of ids of all rows of a global batch -> this worker's part of the loss, detached,
-times the world size that averaging divides by. Leaves in ``.grad`` of every parameter the gradient
-of the global batch's mean loss, the same on every worker."""
+"""Function from column -> lists of ids of all rows of a global batch to this worker's part of the
+mean loss, detached and multiplied by the world size. It sets ``.grad`` of the parameters to the
+gradient of the mean loss of the global batch, equal on all workers."""
 
 
 class Validator(ABC):
-    """Judges a method as it stands by the tasks of the development corpora."""
+    """Evaluates a method on the tasks of the development corpora."""
 
     def __init__(self, spec: TrialSpec, settings: TrainingSettings, device: torch.device) -> None:
         references = spec.references.open() if spec.references is not None else None
@@ -42,12 +42,12 @@ class Validator(ABC):
         self._settings, self._device = settings, device
 
     def validate(self, method: Any, *, rung: bool = False) -> Result:
-        """Return metrics, best readouts and tables; the method is left in training mode.
+        """Return metrics, best readouts and tables; the method is in training mode afterwards.
 
         Args:
-            rung: judge on a part of ``spec.rung_rows`` of each corpus, and with coarser sweeps of
-                interpretations; then the metrics have ``PART``. Where no corpus is larger and
-                nothing is swept, the part is the whole.
+            rung: whether to use at most ``spec.rung_rows`` rows of each corpus and coarser sweeps
+                of interpretations. The metrics then include ``PART``, unless no corpus is larger
+                and no interpretations are swept.
         """
         judged = self._rung if rung else self._final
         method.eval()
@@ -67,24 +67,24 @@ Tasks: TypeAlias = Sequence[Task | ModelTask]
 
 
 class Judged(NamedTuple):
-    """What a validation asks, and the rows of the largest part; 0: all of dev."""
+    """The tasks of a validation, and the rows of its largest corpus if it uses parts, else 0."""
 
     tasks: Tasks
     part: int = 0
 
 
 INTERPRETED = 250
-"""Pairs at most whose interpretations are swept at a rung."""
+"""Maximum pairs whose interpretations are swept at a rung."""
 
 
 def at_rung(
     dev: Sequence[Corpus], references: References | None, grids: Grids, rows: int
 ) -> Judged | None:
-    """Return what a rung asks; None where that is what the end asks.
+    """Return the tasks of a rung, or None if they are those of the final validation.
 
-    Interpretations are of at most ``INTERPRETED`` pairs, with the references and readouts of
-    ``coarse``: at the first rungs all boxes overlap, and a pair costs the square of the references.
-    The cap is on numbers, not on seconds, so that a trial is the same on any machine.
+    Interpretations are swept for at most ``INTERPRETED`` pairs, with the references and readouts of
+    ``coarse``. At the first rungs all boxes overlap, and a pair takes time quadratic in the number
+    of references. The limit is not in seconds, so that a trial is the same on any machine.
     """
     swept = {Kind.SEVERAL_LABELS, Kind.CONDITIONED_PAIRS} if references is not None else set()
     parts = [
@@ -99,44 +99,46 @@ def at_rung(
 
 
 class Recipe(Protocol):
-    """How the methods of one family are built, trained, judged and kept.
+    """Builds, trains, validates and saves the methods of one family.
 
-    ``folder`` is what ``TrialSpec.encoder`` names: everything that a method is built from (an
-    encoder with its tokenizer; an encoder and a decoder; word vectors).
+    ``folder`` is the folder in ``TrialSpec.encoder`` with everything from which a method is built:
+    an encoder with its tokenizer, an encoder and a decoder, or word vectors.
     """
 
     def build(
         self, make: Callable[..., Any], training: TrainingSettings, folder: str
     ) -> GradientMethod:
-        """Return the method on the CPU in float32, new weights drawn from torch's global generator.
+        """Return the method on the CPU in float32, initialised by torch's global generator.
 
         Args:
-            make: the method's class with its settings; called with its parts.
+            make: class of the method with its settings bound; called with its parts.
 
         Raises:
-            InvalidValue: ``folder`` does not hold what is needed, or the settings do not fit it.
+            InvalidValue: ``folder`` is incomplete, or the settings do not fit its contents.
         """
 
     def backward(
         self, method: Any, training: TrainingSettings, group: Group, folder: str
     ) -> Backward:
-        """Loss and gradient of a batch; with several workers it first sends rank 0's weights."""
+        """Return the function that computes loss and gradient of a batch.
+
+        With several workers, this first broadcasts the weights of rank 0.
+        """
 
     def validator(
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
     ) -> Validator:
-        """Return the validator on ``spec.dev``, as the product will be judged."""
+        """Return the validator on ``spec.dev``."""
 
     def write(self, method: Any, source: str, folder: Path, training: TrainingSettings) -> None:
-        """Put what is needed to use the method, on the CPU in float32, into a model folder.
+        """Write what is needed to use a method (on the CPU in float32) into a model folder.
 
-        ``source`` is the folder that it was built from, for tokenizers and words.
+        ``source`` is the folder from which it was built, for tokenizers and words.
         """
 
     def read(self, make: Callable[..., Any], folder: Path) -> GradientMethod:
-        """Return the method of a model folder, on the CPU in float32; ``make`` as in ``build``.
+        """Return the method of a model folder, on the CPU in float32; for ``make`` see ``build``.
 
         Raises:
-            InvalidValue: what is missing or does not fit; weights that are absent must never
-                become random ones.
+            InvalidValue: a file or weight is missing or does not fit. (No weight may stay random.)
         """

@@ -1,7 +1,7 @@
-"""How InterSent is built, trained, judged and kept: an encoder and a decoder side by side.
+"""The recipe of InterSent, which is built from an encoder and a decoder.
 
-Legend: N = local items, M = those of operations that take two sentences, R = sentences that they
-need, D = width of an embedding.
+Legend: N = local items, M = items whose operation takes two sentences, R = sentences to encode for
+the items, D = width of an embedding.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ STORED_APART = (f"{ENCODER}.", f"{DECODER}.")
 
 
 class IntersentRecipe:
-    """See ``sentune.training.recipes.base.Recipe``; folders are those of ``decoders.bundle``.
+    """The ``Recipe`` of InterSent; ``folder`` is one written by ``decoders.bundle``.
 
-    A model folder has the encoder as Hugging Face reads it, ``decoder/`` likewise, and operators
-    and bridge in ``head.safetensors``.
+    A model folder has the encoder and, in ``decoder/``, the decoder in Hugging Face's format, and
+    operators and bridge in ``head.safetensors``.
     """
 
     def build(
@@ -94,21 +94,21 @@ class IntersentRecipe:
 
 
 def operation_encoder(folder: str, max_length: int) -> OperationEncoder:
-    """Return what turns a corpus of operations into the columns of batches."""
+    """Return the encoder from corpora of operations to the columns of batches."""
     return OperationEncoder(_part(folder, ENCODER), _part(folder, DECODER), max_length)
 
 
 def _part(folder: str, name: str) -> str:
-    """Return the encoder's or the decoder's folder; ``InvalidValue`` where it is not there."""
+    """Return the folder of the encoder or the decoder; raise ``InvalidValue`` if it is missing."""
     part = Path(folder, name)
     if not part.is_dir():
-        fix = f"name a folder with {ENCODER}/ and {DECODER}/, as decoders.bundle makes it"
+        fix = f"name a folder with {ENCODER}/ and {DECODER}/, as written by decoders.bundle"
         raise InvalidValue(f"--{ENCODER}", folder, fix)
     return str(part)
 
 
 class IntersentValidator(SentenceValidator):
-    """Carries out the operations of the development corpora, and poses their other tasks."""
+    """Evaluates the operations and the other tasks of the development corpora."""
 
     def _evaluate(self, method: Intersent, tasks: Tasks) -> Result:
         embed, generate = partial(self.embed, method), partial(self.generate, method)
@@ -122,7 +122,10 @@ class IntersentValidator(SentenceValidator):
         first: Sequence[str],
         second: Sequence[str] | None,
     ) -> list[str]:
-        """Greedily decoded results; sentences of like length are decoded together."""
+        """Return greedily decoded results of an operation on sentences.
+
+        Results are decoded in batches of similar length of the first sentences.
+        """
         if not first:
             return []
         embeddings = self.embed(method, first)
@@ -143,13 +146,20 @@ class IntersentValidator(SentenceValidator):
         return texts
 
 
-SENTENCES = 3  # that an item has at most
+SENTENCES = 3
+"""Maximum sentences of an item."""
 
 
 class Needed(NamedTuple):
-    """Sentences to encode, as token ids, operations of the items [N], and places among the
-    sentences: of the first ones [N], of the second ones of the operations that take two [M], and of
-    the targets [N], [0] where none are needed."""
+    """The sentences to encode for the items of a worker.
+
+    Attributes:
+        rows: token ids of the R sentences.
+        codes: [N] operations.
+        first: [N] indices of the first sentences in ``rows``.
+        second: [M] indices of the second sentences.
+        target: [N] indices of the targets, or [0] if targets are not encoded.
+    """
 
     rows: list[np.ndarray]
     codes: Tensor
@@ -159,13 +169,13 @@ class Needed(NamedTuple):
 
 
 def needed_rows(columns: Mapping[str, Rows], local: slice, *, targets: bool, merge: bool) -> Needed:
-    """Return what the items of a slice need, in the order in which it is first asked for.
+    """Return the sentences to encode for the items of a slice.
 
     Args:
-        columns: of the global batch.
-        local: the items.
-        targets: whether target embeddings are needed.
-        merge: encode equal sentences once, which changes nothing without dropout.
+        columns: columns of the global batch.
+        local: slice of the items.
+        targets: whether to encode the targets.
+        merge: whether to encode equal sentences only once, which is exact without dropout.
     """
     codes = [int(row[0]) for row in columns["operation"][local]]
     pairs = zip(codes, columns["second"][local], strict=True)
@@ -181,7 +191,7 @@ def needed_rows(columns: Mapping[str, Rows], local: slice, *, targets: bool, mer
 
 
 class _Decoded(NamedTuple):
-    """Targets that go through the decoder together, their items, and their tokens' weights."""
+    """A batch of targets to decode, their items, and the weights of their tokens."""
 
     chunk: Chunk
     items: Tensor
@@ -189,12 +199,12 @@ class _Decoded(NamedTuple):
 
 
 class IntersentBackward:
-    """See ``sentune.training.recipes.base.Backward``.
+    """Computes loss and gradient of InterSent; see ``sentune.training.recipes.base.Backward``.
 
-    Only what an operation needs is encoded. The decoder works through its targets in parts, each
-    with its own backward pass, so that one part's activations are in memory at a time. With
-    ``micro_batch`` below the local share of the batch the encoder's gradients are cached as well
-    (GradCache); without it one graph holds all sentences.
+    Only sentences that an operation needs are encoded. The decoder processes its targets in parts,
+    each with its own backward pass, so that only one part's activations are in memory. If
+    ``micro_batch`` is below the local share of the batch, the gradients of the encoder are cached
+    too (GradCache); otherwise one graph has all sentences.
     """
 
     def __init__(
@@ -227,8 +237,8 @@ class IntersentBackward:
         elif chunks:
             value = objective(torch.cat([self._embed(chunk) for chunk in chunks]))
         else:
-            # a worker without items takes part in the backward pass too: the other workers'
-            # gradients of its (missing) rows are summed there
+            # a worker without items takes part in the backward pass too, whose collective
+            # operations need all workers
             encoder, device = self.method.encoder, self._group.device
             none = torch.zeros(0, encoder.width, dtype=encoder.dtype, device=device)
             value = objective(none.requires_grad_(settings.train_encoder))
@@ -249,12 +259,12 @@ class IntersentBackward:
         decoded: Sequence[_Decoded],
         total: int,
     ) -> Tensor:
-        """Eq. 3 of embeddings [R, D] in the chunks' order; leaves gradients behind.
+        """Return Eq. 3 for embeddings [R, D] in the order of the chunks, after a backward pass.
 
-        Both terms are local sums at the same scale. Averaging the workers' gradients divides by
-        their number, so each term is a local sum times world size / B. A gathered term that were
-        scaled otherwise than the generative one, which is not gathered, would change alpha with the
-        number of workers.
+        Each of the two terms is a local sum times world size / B, because averaging the gradients
+        divides by the number of workers. If the gathered contrastive term and the generative term,
+        which is not gathered, were scaled differently, alpha would change with the number of
+        workers.
         """
         settings, scale, device = self.method.settings, self._group.world_size, self._group.device
         codes, first, second, target = (part.to(device) for part in needed[1:])
@@ -281,7 +291,7 @@ class IntersentBackward:
     def _generative(
         self, outputs: Tensor, decoded: Sequence[_Decoded], factor: float
     ) -> tuple[Tensor, Tensor]:
-        """The local part of the generative loss times ``factor``, and its gradient [N, D]."""
+        """Return the local generative loss times ``factor``, and its gradient [N, D]."""
         leaf = outputs.detach().requires_grad_()
         value = leaf.new_zeros(())
         for part in decoded:
@@ -293,7 +303,7 @@ class IntersentBackward:
         return value, leaf.grad
 
     def _decoded(self, rows: Rows, local: slice) -> list[_Decoded]:
-        """Return the local targets in parts of like length."""
+        """Return the local targets in batches of similar length."""
         device, decoder = self._group.device, self.method.decoder
         lengths = torch.tensor([len(row) - decoder.given for row in rows])
         weights = self.method.token_weights(lengths)[local]

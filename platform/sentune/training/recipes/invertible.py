@@ -1,6 +1,6 @@
-"""Methods with invertible decoders: trained on adjacent sentences as rows of a word table.
+"""The recipe of methods with invertible decoders, trained on adjacent sentences of known words.
 
-They are judged as they stand: components first, then every representation.
+Validation fits the removed components, then evaluates every representation.
 
 Legend: K = negative samples of a word, W = words of the table.
 """
@@ -36,13 +36,13 @@ from sentune.training.trial import TrialSpec
 WEIGHTS_FILE, WORDS = "weights.safetensors", "words"
 
 SAMPLE_SEED = 0
-"""Of the sample that components are fitted on: the same for every trial of a study."""
+"""Seed of the sample on which components are fitted, the same for every trial of a study."""
 
 
 class InvertibleRecipe:
-    """See ``sentune.training.recipes.base.Recipe``; the folder is one of ``training_folder``.
+    """The ``Recipe`` of invertible decoders; ``folder`` is one written by ``training_folder``.
 
-    A model folder has ``weights.safetensors`` (encoder, decoder and the removed components) and
+    A model folder has ``weights.safetensors`` (encoder, decoder and removed components) and
     ``words/``, the whole word table.
     """
 
@@ -76,7 +76,7 @@ class InvertibleRecipe:
 
 
 class InvertibleValidator(Validator):
-    """Fits the components on a sample of the training corpus, then judges all representations."""
+    """Fits components on a sample of the training corpus, then evaluates all representations."""
 
     def __init__(self, spec: TrialSpec, settings: TrainingSettings, device: torch.device) -> None:
         super().__init__(spec, settings, device)
@@ -85,7 +85,7 @@ class InvertibleValidator(Validator):
         self._sample: list[np.ndarray] | None = None
 
     def _evaluate(self, method: Invertible, tasks: Tasks) -> Result:
-        """The method keeps the components; ``train/deviation`` is how far W is from orthonormal."""
+        """Evaluate a method, which keeps the components; ``train/deviation`` is that of W."""
         if self._sample is None:
             wanted = method.settings.component_sentences
             self._sample = sample(self._corpus.open(), wanted)
@@ -105,7 +105,7 @@ class InvertibleValidator(Validator):
 
 
 def sample(source: BatchSource, wanted: int) -> list[np.ndarray]:
-    """At most ``wanted`` sentences with known words, from the first epoch's shuffled batches."""
+    """Return at most ``wanted`` sentences with known words from the shuffled first epoch."""
     size = min(512, source.num_rows)
     found: list[np.ndarray] = []
     for batch in source.batches(size, SAMPLE_SEED):
@@ -116,16 +116,17 @@ def sample(source: BatchSource, wanted: int) -> list[np.ndarray]:
 
 
 POWER = 0.75
-"""Mikolov et al. (2013b), whom Tang and de Sa follow (section 3.1)."""
+"""Exponent of the unigram distribution: Mikolov et al. (2013b), as in Tang and de Sa, section 3.1.
+"""
 
 
 class InvertibleBackward:
-    """See ``sentune.training.recipes.base.Backward``.
+    """Computes loss and gradient by negative sampling; see ``sentune.training.recipes.base``.
 
-    The loss is a mean over the pairs of the global batch whose sentences both have known words.
-    Every worker knows the whole batch, and draws the negative samples of all of it from the first
-    worker's seed: whatever their number, they compute the same. A batch without such a pair
-    has loss 0 and no gradient. With ``micro_batch`` gradients of parts are added up.
+    The loss is the mean over those pairs of the global batch whose sentences both have known words,
+    and 0 without a gradient if there are none. Every worker draws the negative samples of the whole
+    batch from the first worker's seed, so that the result does not depend on the number of workers.
+    With ``micro_batch``, gradients of parts are accumulated.
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class InvertibleBackward:
     def _parts(
         self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]
     ) -> Iterator[tuple[list[np.ndarray], list[np.ndarray], Tensor]]:
-        """This worker's pairs with their samples, as many at a time as memory holds."""
+        """Yield this worker's pairs with their negative samples, ``micro_batch`` at a time."""
         ends = np.cumsum([0, *(len(following) for _, following in pairs)])
         each = self.method.settings.negatives
         seed = self._group.agree(torch.initial_seed())
@@ -172,28 +173,28 @@ class InvertibleBackward:
 
 
 class Negatives:
-    """The unigram distribution raised to the power 0.75.
+    """Draws words from the unigram distribution raised to the power 0.75.
 
-    A draw is a binary search among cumulative probabilities: 30,000 of them, a step's worth, take
-    2 ms of a CPU, and nothing but one number for each word is held.
+    A draw is a binary search in the cumulative probabilities. The 30,000 draws of a step take 2 ms
+    on a CPU, and the memory is one number for each word.
 
     Args:
-        counts: [W] how often each word occurs in the training corpus.
+        counts: [W] number of occurrences of each word in the training corpus.
 
     Raises:
-        InvalidValue: no word occurs.
+        InvalidValue: all counts are 0.
     """
 
     def __init__(self, counts: NDArray[np.int64], device: torch.device) -> None:
         if not counts.any():
-            raise InvalidValue("counts", int(counts.sum()), "count the words of a training corpus")
+            raise InvalidValue("counts", 0, "no known word occurs in the training corpus")
         weights = np.cumsum(counts.astype(np.float64) ** POWER)
         self._cumulative = torch.from_numpy(weights / weights[-1]).to(device)
 
     def draw(self, count: int, seed: int) -> Tensor:
-        """[count] rows of the table; the same for the same seed on devices of one kind."""
+        """Return rows of the word table, [count], reproducible on devices of the same kind."""
         device = self._cumulative.device
         generator = torch.Generator(device).manual_seed(seed)
         places = torch.rand(count, generator=generator, dtype=torch.float64, device=device)
-        # right: the first word whose cumulative probability is above; never one that has none
+        # right=True never returns a word of probability 0
         return torch.searchsorted(self._cumulative, places, right=True)

@@ -1,4 +1,4 @@
-"""Methods that embed sentences and compare them: SimCSE, GaussCSE, GumbelCSE."""
+"""The recipe of methods that embed sentences, such as SimCSE, GaussCSE and GumbelCSE."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ from sentune.training.trial import TrialSpec
 HEAD_FILE = "head.safetensors"
 ENCODER_FILES = ("config.json", "tokenizer_config.json", "model*.safetensors")
 WHOLE = "sentune.sentence_transformers.EmbedderModule"
-"""Class by which sentence-transformers loads a folder whose encoder is not all of the model."""
+"""Class by which sentence-transformers loads a model that is more than an encoder with pooling."""
 LAYOUT = "6.2.0"
-"""Version of sentence-transformers that reads and writes model folders of this layout."""
+"""Version of sentence-transformers whose layout the model folders have."""
 ENCODER_PREFIX = "encoder."
 POOLED = ("simcse", "simcse-pairs", "simcse-unsupervised", "sbert-softmax")
-"""Methods whose embeddings are the encoder's pooled vectors."""
+"""Methods whose embeddings are the pooled vectors of the encoder."""
 
 
 class Sentences:
-    """See ``sentune.training.recipes.base.Recipe``; the folder is an encoder's.
+    """The ``Recipe`` of methods that embed sentences; ``folder`` is that of an encoder.
 
-    A model folder has the encoder as Hugging Face reads it, or its word table, and
-    ``head.safetensors``. What only the loss uses is in checkpoints alone.
+    A model folder has the encoder in Hugging Face's format, or its word table, and
+    ``head.safetensors``. Modules that only the loss uses are in checkpoints only.
     """
 
     def build(
@@ -82,7 +82,8 @@ class Sentences:
     ) -> None:
         method.encoder.save(folder)
         load_tokenizer(source).save(folder, training.max_length)
-        if head := head_state(method, _apart(method)):
+        loss_modules = (f"{name}." for name in method.loss_modules)
+        if head := head_state(method, (ENCODER_PREFIX, *loss_modules)):
             save_file(head, folder / HEAD_FILE)
         if method.name in POOLED:
             write_modules(folder, method.encoder.width, method.settings.pooling)
@@ -100,7 +101,7 @@ class Sentences:
 
 
 class SentenceValidator(Validator):
-    """Embeds the sentences of the development corpora; a process tokenises each one once."""
+    """Evaluates a method on embedded sentences; each sentence is tokenised once per process."""
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class SentenceValidator(Validator):
 
     @torch.inference_mode()
     def embed(self, method: Any, sentences: Sequence[str]) -> Tensor:
-        """S sentences -> [S, D] in their order; those of like length go together."""
+        """Return the embeddings of S sentences, [S, D], computed in batches of similar length."""
         rows, device = self._tokenise(sentences), self._device
         chunks, restore = length_sorted_chunks(
             rows, sentences_at_a_time(device), self._tokenizer.pad_id, device.type
@@ -140,19 +141,14 @@ class SentenceValidator(Validator):
 
 @lru_cache(maxsize=1)
 def known_tokens(folder: str, max_length: int) -> dict[str, np.ndarray]:
-    """Sentence -> its tokens by an encoder's tokenizer, filled by the trials of this process."""
+    """Return this process's cache of an encoder's tokenizer, sentence -> token ids."""
     return {}
 
 
-def _apart(method: SentenceMethod) -> tuple[str, ...]:
-    """Return prefixes of the weights that do not belong into ``head.safetensors``."""
-    return ENCODER_PREFIX, *(f"{name}." for name in method.loss_modules)
-
-
 def head_state(method: nn.Module, apart: tuple[str, ...] = (ENCODER_PREFIX,)) -> dict[str, Tensor]:
-    """Return the weights whose names have none of the prefixes ``apart``, stored elsewhere.
+    """Return the weights of a method except those with a prefix in ``apart``.
 
-    Those of tied layers are copies: safetensors writes no tensor twice.
+    Weights that share storage are copied, because safetensors refuses shared storage.
     """
     kept = {k: v for k, v in method.state_dict().items() if not f"{k}.".startswith(apart)}
     uses = Counter(v.untyped_storage().data_ptr() for v in kept.values())
@@ -161,31 +157,33 @@ def head_state(method: nn.Module, apart: tuple[str, ...] = (ENCODER_PREFIX,)) ->
 
 
 def load_head(method: nn.Module, file: Path, apart: tuple[str, ...] = (ENCODER_PREFIX,)) -> None:
-    """Put the weights of ``head_state`` into the method.
+    """Load the weights of ``head_state`` from a file.
 
     Raises:
-        InvalidValue: they are missing, or of another method.
+        InvalidValue: the file is missing, or its weights do not fit the method.
     """
     wanted = head_state(method, apart)
     if wanted:
         require(file.parent, file.name)
     found = load_file(file) if wanted else {}
     if found.keys() != wanted.keys() or any(found[k].shape != wanted[k].shape for k in wanted):
-        raise InvalidValue("model", str(file.parent), f"{file.name} does not fit its method")
+        fix = f"{file.name} does not fit the method in settings.json"
+        raise InvalidValue("model", str(file.parent), fix)
     method.load_state_dict(found, strict=False)
 
 
 def require(folder: Path, *patterns: str) -> None:
-    """Raise ``InvalidValue`` where a model folder lacks a file or a folder of these names."""
+    """Raise ``InvalidValue`` if a model folder has no file or folder for one of the patterns."""
     missing = [name.replace("*", "") for name in patterns if not any(folder.glob(name))]
     if missing:
-        raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
+        fix = f"it is not a model folder, because it lacks {', '.join(missing)}"
+        raise InvalidValue("model", str(folder), fix)
 
 
 def write_modules(folder: Path, width: int, pooling: Pooling) -> None:
-    """Write what sentence-transformers' own ``save`` leaves of an encoder and its pooling.
+    """Write the files by which sentence-transformers loads an encoder and its pooling.
 
-    The encoder's files and the tokenizer's, with the most tokens of a sentence, are there already.
+    The folder must already have the files of the encoder and the tokenizer.
     """
     (folder / "1_Pooling").mkdir()
     modality = {"method": "forward", "method_output_name": "last_hidden_state"}
@@ -203,18 +201,20 @@ def write_modules(folder: Path, width: int, pooling: Pooling) -> None:
     }
     for name, content in contents.items():
         write_json(folder / name, content)
-    parts = {"": "base.modules.transformer.Transformer"}
-    parts["1_Pooling"] = "sentence_transformer.modules.pooling.Pooling"
-    _list_modules(folder, {path: f"sentence_transformers.{kind}" for path, kind in parts.items()})
+    kinds = {
+        "": "sentence_transformers.base.modules.transformer.Transformer",
+        "1_Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+    }
+    _list_modules(folder, kinds)
 
 
 def write_whole(folder: Path) -> None:
-    """Name the folder to sentence-transformers as one module of ours, which loads all of it."""
+    """Write the files by which sentence-transformers loads a folder as an ``EmbedderModule``."""
     _list_modules(folder, {"": WHOLE})
 
 
 def _list_modules(folder: Path, kinds: Mapping[str, str]) -> None:
-    """Write the modules of a folder, path -> class, and that it is a ``SentenceTransformer``."""
+    """Write sentence-transformers' list of modules (path -> class) and configuration."""
     modules = [
         {"idx": place, "name": str(place), "path": path, "type": kind}
         for place, (path, kind) in enumerate(kinds.items())
@@ -232,19 +232,20 @@ def _list_modules(folder: Path, kinds: Mapping[str, str]) -> None:
 
 
 class _Part(NamedTuple):
-    """Sentences that are embedded together; the first ones of a shard name it."""
+    """A batch of sentences to embed, with its shard's number if it is the shard's first."""
 
     chunk: Chunk
     shard: int | None
 
 
 class _Work(NamedTuple):
-    """What a worker embeds of a batch.
+    """The part of a global batch that a worker embeds.
 
     Attributes:
-        parts: sentences that are embedded at a time.
-        sizes: embeddings that each worker makes.
-        places: [roles * n] of this worker's rows, role by role, among all workers' embeddings.
+        parts: batches of sentences to embed.
+        sizes: number of embeddings of each worker.
+        places: [roles * n] indices of this worker's rows, role by role, among the embeddings of all
+            workers.
     """
 
     parts: list[_Part]
@@ -253,7 +254,7 @@ class _Work(NamedTuple):
 
 
 def distinct_rows(rows: Rows) -> tuple[list[np.ndarray], Tensor]:
-    """Return lists of ids, each once, and the place of each row's list among them."""
+    """Return the distinct rows, and the index of each row among them."""
     known: dict[bytes, int] = {}
     keys = [row.tobytes() for row in rows]
     places = [known.setdefault(key, len(known)) for key in keys]
@@ -262,18 +263,19 @@ def distinct_rows(rows: Rows) -> tuple[list[np.ndarray], Tensor]:
 
 
 def _codes(rows: Rows, device: torch.device) -> Tensor:
-    """[B] of rows that hold one code each."""
+    """Return the codes of rows with one code each, [B]."""
     return torch.from_numpy(np.concatenate(rows).astype(np.int64)).to(device)
 
 
 class SentenceBackward:
-    """See ``sentune.training.recipes.base.Backward``.
+    """Computes loss and gradient of a batch; see ``sentune.training.recipes.base.Backward``.
 
-    With ``micro_batch`` below the local share of the batch the gradients are cached, so memory is
-    bounded by the micro-batch; without it one autograd graph holds all sentences. Either way
-    sentences of like length are embedded together, which changes no loss, only the padding: in a
-    group, too, by the same worker, whichever rows they are of. An equal sentence of the batch is
-    embedded once where nothing is dropped out.
+    If ``micro_batch`` is below the local share of the batch, gradients are cached (GradCache), so
+    that the memory depends on the micro-batch; otherwise one autograd graph has all sentences.
+
+    Sentences of similar length are embedded together, in a group by the same worker, whichever rows
+    they belong to. This reduces padding and does not change the loss. Without dropout, equal
+    sentences of the batch are embedded once.
     """
 
     def __init__(
@@ -300,7 +302,7 @@ class SentenceBackward:
         places = places.to(self._group.device)
         loss = partial(self._loss, codes=codes, sizes=sizes, places=places, total=total)
         micro = self._settings.micro_batch
-        if micro is not None and micro < self._group.sizes(total)[0]:  # all workers do the same
+        if micro is not None and micro < self._group.sizes(total)[0]:  # equal on all workers
             no_sync = getattr(self._parallel, "no_sync", nullcontext)
             value = cached_backward(self._embed, parts, loss, no_sync=no_sync)
         else:
@@ -310,10 +312,9 @@ class SentenceBackward:
         return value.detach()
 
     def _divide(self, columns: Mapping[str, Rows], total: int) -> _Work:
-        """Cut the batch's sentences into shards of like length, and as many tokens each.
+        """Divide the sentences of a batch into shards of similar length and equal token counts.
 
-        A shard is embedded in the same way whichever worker has it, or dropout would draw other
-        masks.
+        A shard is embedded in the same way on any worker, so that dropout draws the same masks.
         """
         roles, group, micro = self.method.roles, self._group, self._settings.micro_batch
         rows = [row for name in roles.values() for row in columns[name]]
@@ -322,7 +323,7 @@ class SentenceBackward:
         count = by_worker[-1].stop
         if not self.method.encoder.drops_out():
             distinct, among = distinct_rows(rows)
-            if len(distinct) >= count:  # no worker may have none
+            if len(distinct) >= count:  # every worker needs a sentence
                 rows, places = distinct, among
         order, shares = even_shares(rows, count)
         ends = [0, *accumulate(shares)]
@@ -332,7 +333,7 @@ class SentenceBackward:
         parts: list[_Part] = []
         for shard in by_worker[group.rank]:
             own = [rows[at] for at in order[ends[shard] : ends[shard + 1]]]
-            # in their order already
+            # the sentences are sorted already
             chunks, _ = length_sorted_chunks(own, size, self._pad_id, group.device.type)
             parts += [_Part(chunk, None if at else shard) for at, chunk in enumerate(chunks)]
         sizes = [ends[shards.stop] - ends[shards.start] for shards in by_worker]
@@ -355,7 +356,7 @@ class SentenceBackward:
         places: Tensor,
         total: int,
     ) -> Tensor:
-        """Local part of the mean loss, times the world size that averaging gradients divides by."""
+        """Return the local part of the mean loss times the world size (see ``Backward``)."""
         embeddings = self._group.gather_shares(embeddings, sizes)
         parts = embeddings[places].chunk(len(self.method.roles))
         value = self.method.loss(
