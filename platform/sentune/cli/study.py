@@ -387,5 +387,5 @@ def _check(name: str, field: str) -> None:
     from sentune.job.options import NAME
 
     if not NAME.fullmatch(name):
-        fix = "give letters, digits, '.', '_' and '-' (at most 64), no path"
+        fix = "give letters a-z, digits, '.', '_' and '-' (at most 64), no path"
         raise InvalidValue(field, name, fix)

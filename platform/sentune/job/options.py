@@ -71,7 +71,7 @@ def _check_sampler(value: str) -> None:
 
 def _check_name(value: str) -> None:
     if not NAME.fullmatch(value):
-        raise ValueError("give letters, digits, '.', '_' and '-' (at most 64), no path")
+        raise ValueError("give letters a-z, digits, '.', '_' and '-' (at most 64), no path")
 
 
 def _distinct(texts: tuple[str, ...]) -> tuple[str, ...]:
