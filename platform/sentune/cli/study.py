@@ -384,8 +384,9 @@ def storage_of(given: str | None) -> str:
 
 
 def _check(name: str, field: str) -> None:
-    from sentune.job.options import NAME
+    from sentune.job.options import check_name
 
-    if not NAME.fullmatch(name):
-        fix = "give letters a-z, digits, '.', '_' and '-' (at most 64), no path"
-        raise InvalidValue(field, name, fix)
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise InvalidValue(field, name, str(error)) from None

@@ -69,7 +69,8 @@ def _check_sampler(value: str) -> None:
         raise ValueError(f"give one of {listed}, grid:NAME, or MODULE:CLASS")
 
 
-def _check_name(value: str) -> None:
+def check_name(value: str) -> None:
+    """Raise a ``ValueError`` for a text that cannot be a study's name."""
     if not NAME.fullmatch(value):
         raise ValueError("give letters a-z, digits, '.', '_' and '-' (at most 64), no path")
 
@@ -101,7 +102,7 @@ Workers = Annotated[
     AfterValidator(_in_order),
 ]
 Count = Annotated[int, Field(ge=1)]
-StudyName = Annotated[str, _checked_by(_check_name)]
+StudyName = Annotated[str, _checked_by(check_name)]
 Auto = BeforeValidator(lambda value: None if value == "auto" else value)
 All = BeforeValidator(lambda value: None if value == "all" else value)
 Encoder = Annotated[str, Field(description="Hugging Face encoder by name or path, or builtin:tiny")]
