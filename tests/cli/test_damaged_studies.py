@@ -125,6 +125,18 @@ def test_a_damaged_study_does_not_hide_the_others(tmp_path: Path) -> None:
     assert f"toy: {journal}:" in "".join(shown.splitlines())
 
 
+@pytest.mark.parametrize("content", ['{"options": null}', '{"options": []}', "[]", "{"])
+def test_a_damaged_description_does_not_hide_the_others(content: str, tmp_path: Path) -> None:
+    make_study(tmp_path, "other", told=told())
+    (make_study(tmp_path, told=told()) / "study.json").write_text(content)
+    code, shown = printed("study", "ls", "--storage", str(tmp_path))
+    assert code == 0
+    assert [line.split()[:2] for line in shown.splitlines()[1:]] == [
+        ["other", "interrupted"],
+        ["toy", "interrupted"],
+    ]
+
+
 def truncated(file: Path) -> None:
     file.write_bytes(file.read_bytes()[: 2 * PAGE + 100])
 

@@ -146,7 +146,10 @@ def _in_folder(name: str, folder: str, optuna_url: str | None) -> StudyPlace | N
     description: dict[str, Any] = {}
     trouble = ""
     try:
-        description = read_json(f"{folder}/{DESCRIPTION}")
+        read = read_json(f"{folder}/{DESCRIPTION}")
+        if not isinstance(read.get("options", {}), dict):
+            raise ValueError("options is not an object")
+        description = read
     except ValueError as error:  # one damaged file must not hide the other studies
         trouble = f"{DESCRIPTION} is damaged ({error}); run the study's own command to rewrite it"
     stored = description.get("options", {}).get("optuna") or ""
