@@ -367,3 +367,11 @@ def test_every_colour_of_a_drawing_has_one_of_the_page() -> None:
     used = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", drawn("one")))
     assert used <= {colour for _, colour, _ in mapped}
     assert ACCENT in used
+
+
+def test_baselines_that_a_trial_measured_are_no_metrics_of_a_study_without_a_model() -> None:
+    records = trials(3)
+    for record in records:
+        record.metrics |= {"direction/length": 0.5, "rte/majority": 0.6, "rte/accuracy": 0.7}
+    shown = {name for name, *_ in View(summary=study(records, state="failed")).metric_rows}
+    assert shown == {OBJECTIVE, "rte/accuracy"}

@@ -175,7 +175,9 @@ class View:
         """
         rules, test = self.summary.baselines, self.summary.test
         own = {name for name in rules if not of_rule(name)}
-        dev = {n for n in self.measured if n not in rules and not n.startswith("train/")}
+        # a study without a model has no baselines yet, though its tasks measure some of them
+        left_out = rules or {name for name in self.measured if of_rule(name)}
+        dev = {n for n in self.measured if n not in left_out and not n.startswith("train/")}
         groups: dict[tuple[str, str, str], list[str]] = {}
         for name in sorted({*dev, *test, *own}):
             if name.endswith(ERROR) or of_subset(name):
