@@ -253,7 +253,7 @@ def evaluate(
     if not tasks:
         raise InvalidValue("tasks", dict(tasks), "give task -> data, as in {'rte': pairs}")
     if prior and not dev:
-        raise InvalidValue("prior", prior, "it weights the pairs of dev; give this, too")
+        raise InvalidValue("prior", prior, "it weights the pairs of dev; give dev too")
     embedder = model if isinstance(model, Embedder) else Embedder.load(model)
     embedder.require_component(component_from)
     judge: Any = {"batch_size": batch_size, "component_from": component_from}

@@ -47,12 +47,12 @@ class InvalidValue(SentuneError, ValueError):
 
     Args:
         field: the option, setting or field as the user writes it (``--trials``, ``batch_size``).
-        value: the given value; None and an empty text count as missing.
+        value: the given value; an empty text counts as missing.
         fix: what is allowed; end of the message "<field>: <value> cannot be used; <fix>".
     """
 
     def __init__(self, field: str, value: object, fix: str) -> None:
-        missing = value is None or (isinstance(value, str) and not value)
+        missing = isinstance(value, str) and not value
         what = "missing" if missing else f"{value!r} cannot be used"
         super().__init__(f"{field}: {what}; {fix}")
         self.field, self.value, self.fix = field, value, fix

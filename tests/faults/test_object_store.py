@@ -8,16 +8,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import s3fs
 
 from sentune.io import object_store
 from sentune.io.atomic import StorageError, check_storage, read_document, write_document
+from sentune.io.object_store import asked
 from sentune.launchers.trial_report import failed
 from sentune.study.store.study_index import every_study
-from sentune.training.checkpoint_storage import ObjectStorage
+from sentune.training import checkpoint_storage
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.trial import Progress
 from tests.backends import BUCKET
@@ -95,15 +98,15 @@ def test_a_server_that_dies_in_mid_upload_leaves_no_half_checkpoint(
     trial: str, place_on_servers: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state is up, ``progress.json`` is not: the server dies between the two."""
-    s3, put = place_on_servers.servers.s3, ObjectStorage._put
+    s3 = place_on_servers.servers.s3
 
-    def dying(self: ObjectStorage, file: Path, target: str) -> None:
-        if target.endswith("progress.json"):
+    def dying(uri: str, request: Callable[[], Any], **options: Any) -> Any:
+        if isinstance(request, partial) and request.args[-1].endswith("progress.json"):
             s3.kill()
-        put(self, file, target)
+        return asked(uri, request, **options)
 
     monkeypatch.setattr(object_store, "PATIENCE", 0.0)
-    monkeypatch.setattr(ObjectStorage, "_put", dying)
+    monkeypatch.setattr(checkpoint_storage, "asked", dying)
     with pytest.raises(StorageError) as caught:
         CheckpointStore(trial).save(progress(200), 0.6)
     monkeypatch.undo()
@@ -145,7 +148,7 @@ def test_a_refused_key_is_told_at_once_and_not_shown(
 
 
 def test_a_bucket_that_is_not_there_is_told_and_not_made(place_on_servers: Place) -> None:
-    with pytest.raises(StorageError, match=r"s3://nowhere/studies.*no such bucket.*Make it"):
+    with pytest.raises(StorageError, match=r"s3://nowhere/studies.*no such bucket.*create it"):
         write_document("s3://nowhere/studies", "summary.json", "{}")
     store = CheckpointStore("s3://nowhere/studies/s/trials/0000")
     assert store.last_progress() is None

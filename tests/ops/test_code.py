@@ -206,7 +206,7 @@ def test_a_module_in_a_package_of_a_user_counts_with_what_it_imports_of_it(
 
 def test_a_method_without_a_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "typed_by_hand", ModuleType("typed_by_hand"))
-    with pytest.raises(InvalidValue, match=r"typed_by_hand.*module of a file"):
+    with pytest.raises(InvalidValue, match=r"typed_by_hand.*module with a file"):
         code.result_code(["typed_by_hand"])
 
 

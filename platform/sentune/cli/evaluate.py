@@ -100,9 +100,9 @@ def evaluate(
     if count and references is None:
         raise InvalidValue("--count", count[0], "it samples --references; give these, too")
     if set_ and not dev:
-        raise InvalidValue("--set", set_[0], "the grid is swept on --dev; give this, too")
+        raise InvalidValue("--set", set_[0], "the grid is swept on --dev; give --dev too")
     if prior and not dev:
-        raise InvalidValue("--prior", prior, "it weights the pairs of --dev; give this, too")
+        raise InvalidValue("--prior", prior, "it weights the pairs of --dev; give --dev too")
     wanted = _corpora("--task", task, limit)
     embedder = Embedder.load(model, device)
     if dev and embedder.name in CLOSED_FORM:

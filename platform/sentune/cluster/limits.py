@@ -178,7 +178,7 @@ def _as_launcher_file(cluster: Mapping[str, Any]) -> dict[str, Any]:
     """
     spec = cluster.get("spec")
     if not isinstance(spec, dict) or not isinstance(spec.get("headGroupSpec"), dict):
-        raise InvalidValue("spec.headGroupSpec", None, "a RayCluster has one")
+        raise InvalidValue("spec.headGroupSpec", "", "a RayCluster has one")
     groups = {}
     for index, group in enumerate(spec.get("workerGroupSpecs") or ()):
         if not (name := group.get("groupName")):

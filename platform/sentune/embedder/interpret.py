@@ -120,7 +120,7 @@ def _others(
     rows = [row for row, text in kept if _plain(text) != own]
     if stored is None or not rows:
         fix = "the model stores none; give reference sentences (--references FORMAT:PATH)"
-        raise InvalidValue("references", None, fix)
+        raise InvalidValue("references", "", fix)
     return [stored.sentences[row] for row in rows], stored.embeddings[torch.tensor(rows)]
 
 

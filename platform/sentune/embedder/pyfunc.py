@@ -38,7 +38,7 @@ class EmbedderFunction:
         if output == "embeddings":
             return self.embedder.encode(sentences)
         if "other" not in table or table["other"].isna().any():
-            raise InvalidValue("other", None, f"give a second sentence in each row for {output}")
+            raise InvalidValue("other", "", f"give a second sentence in each row for {output}")
         others: Any = table["other"].tolist()
         if output == "similarity":
             return self.embedder.similarity(sentences, others)

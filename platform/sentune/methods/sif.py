@@ -132,7 +132,7 @@ def usif_a(listed: Floats, walk_length: int) -> float:
         InvalidValue: there is no list, or no word or every word is above the threshold.
     """
     if not len(listed):
-        raise InvalidValue("--frequencies", None, "uSIF needs a list of word frequencies; name one")
+        raise InvalidValue("--frequencies", "", "uSIF needs a list of word frequencies; name one")
     threshold = 1 - (1 - 1 / len(listed)) ** walk_length
     alpha = float((listed > threshold).mean())
     if not 0 < alpha < 1:

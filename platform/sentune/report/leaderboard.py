@@ -63,7 +63,7 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
     if metric is None and len(objectives) > 1:
         listed = ", ".join(sorted(objectives))
         fix = f"the studies have different objectives, {listed}; give the metric to compare by"
-        raise InvalidValue("--metric", None, fix)
+        raise InvalidValue("--metric", "", fix)
     asked = metric or objectives.pop()
     chosen, colon, mode = asked.partition(":")
     if colon and mode not in ("max", "min"):

@@ -97,7 +97,7 @@ def default_tracking_uri() -> str:
         return named
     if not (Path(STORAGE) / DATABASE).exists():
         fix = f"set MLFLOW_TRACKING_URI, or change to the folder that has {STORAGE}/"
-        raise InvalidValue("tracking_uri", None, fix)
+        raise InvalidValue("tracking_uri", "", fix)
     return tracking_uri_in(STORAGE)
 
 
@@ -105,5 +105,5 @@ def _local(storage: str) -> Path:
     if _is_remote(storage):
         scheme, server = storage.split("://", 1)[0], "--tracking http://127.0.0.1:5000"
         fix = f"the storage {scheme}://... needs an MLflow server, as in {server}"
-        raise InvalidValue("--tracking", None, fix)
+        raise InvalidValue("--tracking", "", fix)
     return Path(absolute(storage))

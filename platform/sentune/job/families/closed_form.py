@@ -83,7 +83,7 @@ class ClosedFormFamily(JobFamily):
         weighed = variant.contains("sif") or variant.contains("usif")
         if weighed and not self.options.frequencies:
             fix = "sif and usif need it: give a FILE or wordfreq:en, or --set variant=average"
-            raise InvalidValue("--frequencies", None, fix)
+            raise InvalidValue("--frequencies", "", fix)
         for corpus in self.dev:
             if other := [task.name for task in tasks_for(corpus) if not isinstance(task, Sts)]:
                 fix = f"it is for {', '.join(other)}; {self.method.name} selects on scored pairs"
