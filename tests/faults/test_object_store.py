@@ -148,7 +148,7 @@ def test_a_refused_key_is_told_at_once_and_not_shown(
 
 
 def test_a_bucket_that_is_not_there_is_told_and_not_made(place_on_servers: Place) -> None:
-    with pytest.raises(StorageError, match=r"s3://nowhere/studies.*no such bucket.*create it"):
+    with pytest.raises(StorageError, match=r"s3://nowhere/studies.*no such bucket.*Create it"):
         write_document("s3://nowhere/studies", "summary.json", "{}")
     store = CheckpointStore("s3://nowhere/studies/s/trials/0000")
     assert store.last_progress() is None
