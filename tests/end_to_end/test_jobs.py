@@ -226,7 +226,7 @@ def test_both_launchers_give_the_same_metrics_for_the_same_seed(
         ("--corpus=nli:somewhere", "snli"),
         ("--dev=snli:/nowhere.jsonl", "/nowhere.jsonl"),
         ("--encoder=/nowhere", "no such folder"),
-        ("--objective=rte/auc:up", "max or min"),
+        ("--objective=rte/auc:up", "end it in :max or :min"),
         ("--constraint=rte/auc", "METRIC<=NUMBER"),
     ],
 )

@@ -360,7 +360,7 @@ def test_checkpoints_of_another_study_are_not_met_in_the_search_nor_in_the_final
     given = {"sampler": "grid", "trials": 1, "finalists": 1, "seeds": 1}
     study(tmp_path, space=only(0), **given)
     other = f"sqlite:///{tmp_path}/other.db"
-    with pytest.raises(StudyConflict, match=r"other\.db does not know"):
+    with pytest.raises(StudyConflict, match=r"other\.db has no such study"):
         study(tmp_path, space=only(2), optuna_url=other, **given)
     with monkeypatch.context() as blind:  # as if its trials had come after the start
         blind.setattr(study_module, "refuse_foreign_trials", lambda *_: None)
