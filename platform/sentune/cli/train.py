@@ -140,9 +140,7 @@ def linear(
         kind, spec = key_and_value("--test", text, fix, KINDS)
         tests[free_name([kind, f"{kind}-{spec.partition(':')[0]}"], tests)] = kind, spec
     if prior and ambiguous is None:
-        raise InvalidValue(
-            "--prior", prior, "it weights pairs; give --ambiguous too"
-        )
+        raise InvalidValue("--prior", prior, "it weights the pairs of --ambiguous; give it too")
     if not learning_rate > 0:
         raise InvalidValue("--learning-rate", learning_rate, "give a positive number")
     own = LinearSettings.model_fields.keys()
