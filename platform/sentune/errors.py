@@ -52,8 +52,7 @@ class InvalidValue(SentuneError, ValueError):
     """
 
     def __init__(self, field: str, value: object, fix: str) -> None:
-        missing = isinstance(value, str) and not value
-        what = "missing" if missing else f"{value!r} cannot be used"
+        what = "missing" if isinstance(value, str) and not value else f"{value!r} cannot be used"
         super().__init__(f"{field}: {what}; {fix}")
         self.field, self.value, self.fix = field, value, fix
 

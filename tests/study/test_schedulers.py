@@ -202,3 +202,13 @@ def test_as_many_trials_as_there_are_finalists_run_to_the_end():
 def test_a_first_trial_that_waits_for_no_others_runs_to_the_end():
     reached = KINDS["asha-promotion"](**{**NUMBERS, "ahead": 1}).expected(2)
     assert reached == {100: 2, 300: 1, 900: 1}  # it is the better one
+
+
+def test_of_many_milestones_the_nearest_later_ones_of_a_few_are_simulated():
+    fine = MedianStopping(first_rung=10, max_examples=9_000)
+    coarse = MedianStopping(first_rung=300, max_examples=9_000).expected(8)
+    reached = fine.expected(8)
+    assert (*reached,) == fine.milestones
+    assert [reached[at] for at in (10, 300, 310, 600, 9_000)] == [
+        coarse[at] for at in (300, 300, 600, 600, 9_000)
+    ]

@@ -18,8 +18,9 @@ from uuid import uuid4
 
 import psutil
 
-from sentune.io.atomic import disk_faults, sync, sync_tree, writing
+from sentune.io.atomic import disk_faults, sync, sync_tree
 from sentune.io.checksums import checksums, damage, document_checksum
+from sentune.io.waits import WAITS
 
 logger = logging.getLogger(__name__)
 
@@ -36,13 +37,14 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     Raises:
         StorageError: the disk is full, read-only or faulty; ``folder`` is unchanged.
     """
+    disk = f"the file system of {folder}"
     with disk_faults(folder), ExitStack() as stack:
-        with writing(folder):
+        with WAITS.until(disk):
             found_again(folder)
             beside = stack.enter_context(draft_beside(folder, "--storage"))
             beside.chmod(0o755)
-        yield beside  # outside of ``writing``: the caller may compute, which is no wait for a disk
-        with writing(folder):
+        yield beside  # not under ``WAITS``: the caller may compute, which is no wait for a disk
+        with WAITS.until(disk):
             for file in beside.rglob("*"):  # safetensors' files are readable by their owner only
                 file.chmod(0o755 if file.is_dir() else 0o644)
             replace_folder(beside, folder)

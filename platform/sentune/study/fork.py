@@ -169,8 +169,8 @@ def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool
     settings = trial.user_attrs[codec.SETTINGS]
     point = space.draw(lambda name, _: settings[name])
     milestones = {
-        name: {key: value for key, value in point.items() if key != "cost"}
-        for name, point in trial.user_attrs.items()
+        name: {key: value for key, value in milestone.items() if key != "cost"}
+        for name, milestone in trial.user_attrs.items()
         if name.startswith((codec.MILESTONE, codec.INHERITED))
     }
     kept = (codec.SEED, codec.SETTINGS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from random import Random
@@ -19,6 +19,9 @@ Curves: TypeAlias = Mapping[int, Mapping[int, float]]
 
 SIMULATED = 200
 """Trials simulated to estimate the cost of a search; a longer search is scaled up from these."""
+
+SIMULATED_MILESTONES = 30
+"""Most milestones of ``MedianStopping`` in that simulation, whose time grows with their square."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,6 +315,13 @@ class MedianStopping(Scheduler):
             return ""
         others = f"the median of {len(until)} earlier trials' averages is {usual:.4g}"
         return f"{best:.4g} at best by {examples:,} examples; {others}"
+
+    def expected(self, trials: int) -> dict[int, float]:
+        step = max(self.first_rung, -(-self.max_examples // SIMULATED_MILESTONES))
+        if step == self.first_rung:
+            return super().expected(trials)
+        coarse = replace(self, first_rung=step).expected(trials)
+        return {at: next(coarse[end] for end in coarse if end >= at) for at in self.milestones}
 
 
 RUNG_STEPS = 20

@@ -36,8 +36,8 @@ class Spec:
         value, names = self.options.get(option, default), tuple(allowed)
         if value not in names:
             *most, last = names
-            allowed = f"{', '.join(most)} or {last}" if most else last
-            raise InvalidValue(f"{FIELD} option {option}", value, f"use {allowed}")
+            listed = f"{', '.join(most)} or {last}" if most else last
+            raise InvalidValue(f"{FIELD} option {option}", value, f"use {listed}")
         return value
 
     def integer(self, option: str, default: int, *, minimum: int) -> int:

@@ -17,7 +17,7 @@ import scipy
 from numpy.typing import NDArray
 from pydantic import Field
 
-from sentune.encoders.prepare import BuiltinOptions
+from sentune.encoders.builtin import BuiltinOptions
 from sentune.encoders.words.table import WordTable, tokenise
 from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
