@@ -182,6 +182,21 @@ def test_all_trials_reach_the_first_milestone_and_fewer_each_later_one(name):
         assert counts[-1] >= 1
 
 
+@pytest.mark.parametrize(
+    ("name", "reached"),
+    [
+        ("none", [9]),
+        ("asha", [9, 3.43, 2.65]),
+        ("asha-promotion", [9, 3.61, 1.17]),
+        ("hyperband", [9, 6.3, 5.09]),
+        ("median", [9, 9, 5.04, 3.91, 3.57, 3.57, 3.57, 3.57, 3.57]),
+    ],
+)
+def test_how_many_of_nine_trials_reach_each_milestone(name, reached):
+    found = KINDS[name](**NUMBERS).expected(9)
+    assert [*found.values()] == pytest.approx(reached, abs=0.005)
+
+
 @pytest.mark.parametrize("trials", [9, 200])
 def test_stopping_halving_lets_the_expected_number_go_on(trials):
     # in random order the rank of the i-th trial among the first i is uniform

@@ -67,7 +67,7 @@ class StudyPlace:
                 with suppress(ValueError):
                     return _readings(kept)
             file = f"{self.folder}/{SUMMARY if text is None else TEST_READS}"
-            fix = "restore it from a copy, or move it away and give --force-test (is recorded)"
+            fix = "restore it from a copy, or move it away and give --force-test, which is recorded"
             raise DamagedFile(file, f"it is damaged ({error})", fix) from None
 
 
