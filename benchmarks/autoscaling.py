@@ -6,16 +6,18 @@ Ray's own autoscaler runs with a provider whose nodes are real raylets on this m
 are compared in the same run: from a study's start to all of its trials running, and what the
 provider needs by itself, from the moment at which the autoscaler sees the demand until all nodes
 are up. Limits: 10 s between the two, and no node idle for longer than its timeout and one look of
-the autoscaler. Beside it: bare placement groups, and both by ``ray job submit``.
+the autoscaler. Beside it: bare placement groups, and both by ``ray job submit``. A driver is forked
+from a process that has imported what it needs; a submitted one imports it.
 """
 
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +25,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tests.autoscaling.growing import ROOT, UPDATE_SECONDS, Growing, growing_cluster
-from tests.autoscaling.toy_runs import ToyRun, submit_to
+from tests.autoscaling.toy_runs import ToyRun
 from tests.autoscaling.watching import Look, Watcher
+from tests.forked import Program
 
 NODES, TRIALS, LAST, IDLE_SECONDS, LIMIT = 3, 5, "0004", 10.0, 10.0
 PATIENCE = 300.0
@@ -86,14 +89,16 @@ def none(look: Look) -> bool:
     return not look.nodes and not look.coming
 
 
-def bare(cluster: Growing, watcher: Watcher, folder: Path, *, submit: Sequence[str] = ()) -> Start:
+def bare(
+    start: Callable[[str], Program | subprocess.Popen[str]], watcher: Watcher, folder: Path
+) -> Start:
     """The same demand without a study; places are held until the file ``over`` is there."""
     script, placed, over = (folder / name for name in ("bare.py", "placed", "over"))
     for left in (placed, over):
         left.unlink(missing_ok=True)
     script.write_text(BARE.format(nodes=NODES, placed=str(placed), over=str(over)))
     seen, submitted = len(watcher.looks), time.time()
-    driver = cluster.start(*submit, sys.executable, str(script))
+    driver = start(str(script))
     while not placed.exists():
         assert driver.poll() is None, driver.communicate()[0]
         assert time.time() < submitted + PATIENCE
@@ -198,11 +203,11 @@ def main() -> None:
     ):
         folder = Path(scratch)
         story = whole(cluster, watcher, folder / "study")
-        groups = bare(cluster, watcher, folder)
+        groups = bare(cluster.start, watcher, folder)
         watcher.wait(none, PATIENCE)
         submitted = by_job(cluster, watcher, folder / "job")
         watcher.wait(none, PATIENCE)
-        groups_submitted = bare(cluster, watcher, folder, submit=submit_to(cluster))
+        groups_submitted = bare(cluster.submit, watcher, folder)
         watcher.wait(none, PATIENCE)
         idle = idle_times(cluster.autoscaler_log())
     draw(story, picture)

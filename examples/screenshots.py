@@ -25,13 +25,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from PIL import Image
+from plotly.offline import get_plotlyjs
 from rich.console import CONSOLE_SVG_FORMAT, Console
 from rich.text import Text
 
 import sentune
 from sentune.corpora.formats.open import read
 from sentune.corpora.schema import Kind
-from sentune.report.drawing import plotly_js
 from tests.chromium import Chromium, chromium
 
 IMAGES = Path(__file__).parents[1] / "docs/images"
@@ -154,7 +154,7 @@ def notebook(study: str, names: str, folder: Path) -> Path:
         figure.update_layout(width=760, height=420)
         divs.append(figure.to_html(div_id=name, full_html=False, include_plotlyjs=False))
     page = folder / f"{study}.html"
-    page.write_text(f"<script>{plotly_js()}</script>{''.join(divs)}", encoding="utf-8")
+    page.write_text(f"<script>{get_plotlyjs()}</script>{''.join(divs)}", encoding="utf-8")
     return page
 
 

@@ -1,10 +1,12 @@
-"""``make bench`` runs every benchmark without an argument."""
+"""The scripts of ``benchmarks/`` and ``examples/``: their imports and arguments."""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -31,3 +33,15 @@ def test_make_bench_needs_no_argument() -> None:
     assert "benchmarks/kl_table.py" in files
     assert [call for file in files for call in required_arguments(ROOT / file)] == []
     assert required_arguments(ROOT / "benchmarks/rung_judgement.py"), "it has to be told where to"
+
+
+def test_the_scripts_find_what_they_import() -> None:
+    files = sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py")])
+    modules = [f"{file.parent.name}.{file.stem}" for file in files if file.stem != "gpu_kernel"]
+    assert len(modules) > 30
+    program = f"import importlib\nfor name in {modules}: importlib.import_module(name)"
+    env = os.environ | {"PYTHONPATH": f"{ROOT}/platform:{ROOT}:{ROOT}/benchmarks"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
