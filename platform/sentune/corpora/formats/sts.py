@@ -70,18 +70,16 @@ def folder(spec: Spec, log: Log) -> Iterator[Row]:
     chosen = _chosen(spec, names)
     for name in names:
         first, gold = (f"{spec.path.rstrip('/')}/{kind}{name}{_END}" for kind in (_INPUT, _GOLD))
-        before, rows = log.counts["read"], log.parallel(first, gold, "score")
-        if name not in chosen:
-            for _ in rows:
-                pass
-            log.counts[f"left_out_{name}"] += log.counts["read"] - before
-            continue
-        for line, (text, score) in rows:
+        own = log if name in chosen else Log("100%")  # bad rows of other subsets are no fault
+        for line, (text, score) in own.parallel(first, gold, "score"):
             if not score.strip():
-                log.counts["unscored"] += 1
-                continue
-            with log.checks(first, line):
-                yield _pair(text, score, name)
+                own.counts["unscored"] += 1
+            elif own is log:
+                with log.checks(first, line):
+                    yield _pair(text, score, name)
+        if own is not log:
+            log.counts["read"] += own.counts["read"]
+            log.counts[f"left_out_{name}"] = own.counts["read"]
 
 
 def _pair(text: str, gold: str, name: str) -> Row:
