@@ -64,10 +64,7 @@ def new_folder(folder: Path, write: Callable[[Path], None]) -> Path:
 
 
 def cached_folder(folder: Path, write: Callable[[Path], None]) -> Path:
-    """Return the absolute path of a cached folder, created with ``write`` if missing or damaged.
-
-    See ``checked_folder``.
-    """
+    """Return the absolute path of a ``checked_folder`` whose manifest is ``CHECKSUMS``."""
     checked_folder(folder, CHECKSUMS, write)
     return folder.resolve()
 
@@ -82,7 +79,6 @@ def checked_folder(
     content.
 
     Args:
-        folder: path of the folder.
         manifest: name of the manifest in it, which has the checksums of all files and its own.
         write: fills the empty folder that it is given; may return entries for the manifest.
     """
