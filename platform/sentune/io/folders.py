@@ -30,6 +30,16 @@ CHECKSUMS = "checksums.json"
 """Name of the manifest of a folder from ``cached_folder``."""
 
 
+def folder_bytes(folder: str | Path) -> int:
+    """Return the bytes of the files in a folder, without those that are deleted meanwhile."""
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += os.lstat(os.path.join(place, name)).st_size
+    return size
+
+
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder to write into, which replaces ``folder`` at the end of the block.

@@ -236,8 +236,13 @@ class Study:
             sharing=self.sharing,
             stalls=self.stalls,
         )
-        work, concurrent = trainable(self.launch), self.plan.concurrent
-        whole = run_trials(work, runner, concurrent=concurrent, begun=self.begun)
+        whole = run_trials(
+            trainable(self.launch),
+            runner,
+            study=self.config.name,
+            concurrent=self.plan.concurrent,
+            begun=self.begun,
+        )
         return self.retention.finals if whole else None
 
     def _phases(self, limits: Limits) -> Iterator[Phase]:

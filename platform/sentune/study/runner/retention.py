@@ -277,8 +277,13 @@ def _rule(view: StudyView) -> dict[str, Stays]:
     )
 
 
-def abandoned_scratch() -> list[Path]:
-    """Return temporary folders of Ray Tune that killed drivers left on this machine."""
+def abandoned_scratch(study: str | None = None) -> list[Path]:
+    """Return temporary folders of Ray Tune that killed drivers left on this machine.
+
+    Args:
+        study: name of the study whose folders are wanted; None for all.
+    """
     found = Path(tempfile.gettempdir()).glob("sentune-tune-*")
-    owned = ((path, re.match(r"sentune-tune-(\d+)-", path.name)) for path in found)
+    own = rf"{re.escape(study)}-[^-]*$" if study else ""
+    owned = ((path, re.match(rf"sentune-tune-(\d+)-{own}", path.name)) for path in found)
     return sorted(path for path, owner in owned if owner and not runs(int(owner[1])))

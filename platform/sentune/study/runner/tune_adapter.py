@@ -204,6 +204,7 @@ def run_trials(
     trainable: Callable[[dict[str, Any]], None],
     runner: TrialRunner,
     *,
+    study: str,
     concurrent: int,
     begun: Callable[[], None],
 ) -> bool:
@@ -213,6 +214,7 @@ def run_trials(
     counts as no failure, and a trial that ran out of memory gets a smaller micro-batch.
 
     Args:
+        study: name of the study, for the names of its temporary files.
         concurrent: trials at a time.
         begun: called once while the process of the first trial starts, so it costs no extra time.
 
@@ -227,9 +229,8 @@ def run_trials(
         return str(trial.config["trial"])
 
     # Tune's files are never read; `study gc` removes those of killed processes
-    files = tempfile.TemporaryDirectory(
-        prefix=f"sentune-tune-{os.getpid()}-", ignore_cleanup_errors=True
-    )
+    prefix = f"sentune-tune-{os.getpid()}-{study}-"
+    files = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     # By default Tune starts one process at a time for a searcher's trials, and a trial that ends
     # passes its process to the waiting one, whose own Tune ends: short trials ran one at a time.
     pending = {"TUNE_MAX_PENDING_TRIALS_PG": str(concurrent)}
