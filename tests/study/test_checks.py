@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import os
 import shutil
 import socket
 import sqlite3
@@ -105,18 +104,18 @@ def test_a_disk_that_cannot_hold_the_checkpoints(
 def test_a_file_that_vanishes_while_a_study_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, lstat = config(tmp_path), os.lstat
+    wanted, lstat = config(tmp_path), Path.lstat
     run = Path(wanted.folder, "trials", "0000")
     run.mkdir(parents=True)
     for name in ("kept", "vanishing"):
         (run / name).write_bytes(b"x" * 10)
 
-    def vanishes(path: Any, **more: Any) -> os.stat_result:
-        if str(path).endswith("vanishing"):
-            Path(path).unlink()
-        return lstat(path, **more)
+    def vanishes(path: Path) -> Any:
+        if path.name == "vanishing":
+            path.unlink()
+        return lstat(path)
 
-    monkeypatch.setattr(os, "lstat", vanishes)
+    monkeypatch.setattr(Path, "lstat", vanishes)
     check_disk(wanted, plan_of(wanted), 1)
     assert not (run / "vanishing").exists()
 

@@ -36,7 +36,7 @@ def folder_bytes(folder: str | Path) -> int:
     for place, _, names in os.walk(folder):
         for name in names:
             with suppress(FileNotFoundError):
-                size += os.lstat(os.path.join(place, name)).st_size
+                size += Path(place, name).lstat().st_size
     return size
 
 

@@ -74,7 +74,6 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
             begun()
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Store the milestone, and stop the trial if its rung does."""
         goes_on = self.runner.hear(trial.trial_id, result)
         return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
@@ -149,7 +148,6 @@ class StudySearch(SearchGenerator):  # type: ignore[misc]  # nor here
     __getstate__ = _RunnerPart.__getstate__
 
     def next_trial(self) -> Trial | None:
-        """Return the next trial, if there is one now."""
         trial = super().next_trial()
         if trial is None and self.searcher.has_room:
             self._ask_again = time.monotonic() + ASK_AGAIN_SECONDS
@@ -275,11 +273,7 @@ def _own_error(error: BaseException | None) -> SentuneError | None:
 
 @contextmanager
 def quiet(**more: str) -> Iterator[None]:
-    """Silence Tune's tables, result files and advice on restoring experiments.
-
-    Args:
-        more: further environment variables of Tune.
-    """
+    """Silence Tune's tables, result files and advice; ``more`` are further variables of Tune."""
     wanted = QUIET | more
     before = {name: os.environ.get(name) for name in wanted}
     loggers = {logging.getLogger(name): level for name, level in LEVELS.items()}

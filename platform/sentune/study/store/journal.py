@@ -18,7 +18,7 @@ import shlex
 import weakref
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -261,7 +261,8 @@ class StudyJournal(JournalStorage):
             logger.warning("the journal could not be compacted: %s", error)
             beside.unlink()
         finally:
-            lock.release()
+            with suppress(RuntimeError):  # released by a dashboard that has waited for 30 s
+                lock.release()
 
 
 def copy_studies(source: BaseStorage, target: BaseStorage, names: list[str]) -> int:
