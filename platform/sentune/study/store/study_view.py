@@ -186,8 +186,10 @@ class StudySnapshot:
         finalists = []
         for trial, of in found.items():
             first, runs = of[min(of)], dict(sorted(of.items()))
-            shown = {"settings": first.settings, "readouts": first.readouts}
-            finalists.append(FinalistRecord.of(runs, trial=trial, **shown))
+            known = FinalistRecord.of(
+                runs, trial=trial, settings=first.settings, readouts=first.readouts
+            )
+            finalists.append(known)
         return ranked_finalists(finalists, self.objective, self.constraints)
 
     @property
