@@ -178,7 +178,6 @@ class _Replay:
 
     @property
     def _milestones(self) -> tuple[int, ...]:
-        assert self.store.scheduler is not None
         return self.store.scheduler.milestones
 
     def step(self) -> None:

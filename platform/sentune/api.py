@@ -19,6 +19,7 @@ from sentune.job.notebook import silence_widget_warnings
 from sentune.job.options import StudyOptions, parse
 from sentune.study.space.domains import python_number
 from sentune.study_result import StudyResult
+from sentune.terminal import Terminal, print_line
 from sentune.user_code import address_of
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def tune(
     except Ended as end:
         if end.code == FAILED:
             raise StudyFailed(end.line) from None
+        print_line(Terminal(stderr=True), end.line)
     return load_study(asked.fork or asked.study, storage=asked.storage, optuna=asked.optuna)
 
 

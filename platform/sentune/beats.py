@@ -23,7 +23,6 @@ class Beat:
     """The progress of a trial's first worker.
 
     Attributes:
-        phase: what the worker is doing.
         examples: that the trial has trained on.
         loss: of the newest step; None before the first one.
         rate: examples per second in training since the last validation; 0 before the first step.
@@ -86,13 +85,7 @@ def beating(phase: Phase) -> Iterator[None]:
 
 @contextmanager
 def repeated(action: Callable[[], object], seconds: float, name: str) -> Iterator[None]:
-    """Call an action every ``seconds`` in a thread while the context is open.
-
-    Args:
-        action: to call.
-        seconds: between two calls.
-        name: of the thread.
-    """
+    """Call an action every ``seconds`` in a thread of that name while the context is open."""
     ended = threading.Event()
 
     def repeat() -> None:

@@ -84,10 +84,6 @@ def result_code(modules: Iterable[str], package: Path = PACKAGE) -> dict[str, st
     subpackages in ``FOLLOWED``, because the others do not affect metrics. In other code, they are
     followed within a module's package, or to modules in the folder of its file.
 
-    Args:
-        modules: names of the modules to start from.
-        package: folder of this package.
-
     Raises:
         InvalidValue: a module has no file.
     """
@@ -203,13 +199,9 @@ def runtime_env() -> dict[str, Any]:
 
 
 def require_code(expected: str) -> None:
-    """Check that this process runs the driver's code, which takes a few ms once.
+    """Raise ``CodeMismatch`` unless this process runs code with the driver's fingerprint.
 
-    Args:
-        expected: fingerprint of the driver's code.
-
-    Raises:
-        CodeMismatch: the fingerprints differ.
+    The first call takes a few ms.
     """
     here = loaded_code()
     if here.fingerprint != expected:
@@ -262,10 +254,7 @@ def assert_same_code() -> None:
 def compare(driver: Code, worker: Code | str, *, where: str) -> None:
     """Raise ``CodeMismatch`` unless a worker's code equals the driver's.
 
-    Args:
-        driver: code of the driver.
-        worker: code of the worker, or its import error.
-        where: address of the worker's node.
+    ``worker`` may be the worker's import error. ``where`` is the address of its node.
     """
     if isinstance(worker, str):
         raise CodeMismatch(f"the worker on {where} cannot import sentune.code: {worker}; {_FIX}")

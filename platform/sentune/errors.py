@@ -63,7 +63,6 @@ def invalid_value(
     """Convert pydantic's first error to an ``InvalidValue``.
 
     Args:
-        error: of pydantic.
         given: name of a field -> its value.
         shown: returns the name of a field as the user writes it.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class LazyModule:
@@ -27,6 +27,11 @@ class LazyModule:
     def __reduce__(self) -> tuple[type[LazyModule], tuple[str]]:
         return LazyModule, (self._name,)
 
+
+if TYPE_CHECKING:
+    import transformers as transformers
+else:
+    transformers = LazyModule("transformers")
 
 _USUAL = gc.get_threshold()
 

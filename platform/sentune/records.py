@@ -34,9 +34,7 @@ class TrialRecord:
 
     Attributes:
         id: number of the trial in its study, from 0.
-        state: of the trial.
         reason: why the trial failed or was pruned; empty if it is complete.
-        settings: of the training.
         readouts: best values found on the trained model, ``task/readout`` -> value.
         metrics: ``task/metric`` -> value at the milestone with the best objective, among those of
             the trial and its parents that were judged on all of dev. For a trial that was stopped
@@ -85,28 +83,19 @@ class TrialRecord:
 
     def row(self) -> dict[str, Any]:
         """Return the trial as a flat row with names such as ``settings.NAME``, ``metrics.NAME``."""
-        found: dict[str, Any] = {
-            "trial": self.id,
-            "state": self.state.value,
-            "reason": self.reason,
-            "source": self.source,
-            "examples": self.examples,
-            "seconds": self.seconds,
-            "gpu_seconds": self.gpu_seconds,
-            "restarts": self.restarts,
-            "notes": "\n".join(self.notes),
-        }
+        plain = ("reason", "source", "examples", "seconds", "gpu_seconds", "restarts")
+        found: dict[str, Any] = {"trial": self.id, "state": self.state.value}
+        found |= {name: getattr(self, name) for name in plain}
+        found["notes"] = "\n".join(self.notes)
         for group in ("settings", "metrics", "readouts", "violations"):
             found |= {f"{group}.{name}": value for name, value in getattr(self, group).items()}
         return found
 
 
 def measured_by(trial: TrialRecord, trials: Mapping[int, TrialRecord]) -> TrialRecord:
-    """Return the trial, or its ancestor, that has the milestone and checkpoint of its metrics.
+    """Return the trial, or its ancestor in ``trials``, that reached the milestone of its metrics.
 
-    Args:
-        trial: whose metrics are meant.
-        trials: number -> trial, for its ancestors.
+    Its checkpoint is the one of these metrics.
     """
     while trial.begun_at and trial.parent is not None and trial.metrics not in trial.curve.values():
         trial = trials[trial.parent]
@@ -121,19 +110,15 @@ def with_ends(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
     whole: dict[int, TrialRecord] = {}
     for trial in sorted(trials, key=lambda trial: trial.id):  # a parent comes before
         before = whole.pop(trial.parent, None) if trial.parent is not None else None
-        whole[trial.id] = trial if before is None else _joined(before, trial)
+        whole[trial.id] = trial if before is None else replace(
+            trial,
+            curve=before.curve | trial.curve,
+            seconds=before.seconds + trial.seconds,
+            gpu_seconds=before.gpu_seconds + trial.gpu_seconds,
+            restarts=before.restarts + trial.restarts,
+            notes=before.notes + trial.notes,
+        )  # fmt: skip
     return [*whole.values()]
-
-
-def _joined(before: TrialRecord, trial: TrialRecord) -> TrialRecord:
-    return replace(
-        trial,
-        curve={**before.curve, **trial.curve},
-        seconds=before.seconds + trial.seconds,
-        gpu_seconds=before.gpu_seconds + trial.gpu_seconds,
-        restarts=before.restarts + trial.restarts,
-        notes=[*before.notes, *trial.notes],
-    )
 
 
 @dataclass(kw_only=True)
@@ -175,7 +160,6 @@ class FinalistRecord:
         Args:
             runs: seed -> complete run.
             attempts: all runs whose costs are counted; empty: the complete ones.
-            fields: other fields of the record.
         """
         names = dict.fromkeys(name for run in runs.values() for name in run.metrics)
         values = {n: [r.metrics[n] for r in runs.values() if n in r.metrics] for n in names}
@@ -226,12 +210,10 @@ class StudySummary:
     """All results of a study, as stored in ``summary.json``.
 
     Attributes:
-        study, method: names.
         state: ``running``, ``complete``, ``stopped`` (by a budget or a request; it can be resumed),
             ``interrupted`` or ``failed``.
         objective, mode: the first of ``objectives``.
         corpora: role -> description of the corpus.
-        space: the search space.
         lineage: code, packages, platform, command, encoder, and checksums.
         winner: index of the winning finalist; None without finals.
         best: number of the trial that the exported model comes from; None before the export.

@@ -49,12 +49,8 @@ def address_of(kind: type[Any]) -> str:
 def find(address: str, option: str = "class") -> type[Any]:
     """Import the class of an address, and register its module to be sent to workers.
 
-    Args:
-        address: ``MODULE:CLASS``.
-        option: name of the option, for the error.
-
     Raises:
-        InvalidValue: it cannot be imported, or is not a class.
+        InvalidValue: of ``option``, if it cannot be imported, or is not a class.
     """
     module, _, name = address.partition(":")
     folder = str(_folder())
@@ -75,14 +71,9 @@ def find(address: str, option: str = "class") -> type[Any]:
 def named(group: str, name: str, option: str, known: Iterable[str]) -> Any:
     """Return the object of an entry point, or the class of an address.
 
-    Args:
-        group: ``methods``, ``tasks``, ``formats`` or ``samplers``.
-        name: of the entry point, or ``MODULE:CLASS``.
-        option: name of the option, for the error.
-        known: built-in names, for the error.
-
     Raises:
-        InvalidValue: there is no such entry point or class.
+        InvalidValue: of ``option``, if there is no such entry point or class; the message lists
+            the ``known`` built-in names and the installed ones.
     """
     plugins = installed(group)
     if name in plugins:
@@ -138,12 +129,10 @@ def _folder() -> Path:
 
 def _copy(module: str) -> str:
     """Return how to copy the file of a notebook's class to this machine; empty for others."""
+    if not module.startswith("user_"):
+        return ""
     file = f"{module}.py"
-    return (
-        f"copy {file} from ~/.cache/sentune/code where the notebook ran to {_folder() / file}"
-        if module.startswith("user_")
-        else ""
-    )
+    return f"copy {file} from ~/.cache/sentune/code where the notebook ran to {_folder() / file}"
 
 
 def _written(kind: type[Any]) -> str:
@@ -164,10 +153,7 @@ def _written(kind: type[Any]) -> str:
 def _collect(name: str, scope: Mapping[str, Any], parts: dict[str, str]) -> None:
     """Add the source of a name to ``parts``, after the sources of the names that it uses.
 
-    Args:
-        name: to add.
-        scope: name -> value in ``__main__``.
-        parts: name -> source, in the order of definition.
+    ``scope`` has the values of ``__main__``; ``parts`` is in the order of definition.
     """
     value = scope[name]
     own = getattr(value, "__module__", None) == _MAIN and getattr(value, "__name__", "") == name

@@ -401,7 +401,8 @@ def test_gc_names_what_a_killed_driver_left_before_it_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    scratch = tmp_path / "sentune-tune-999999999-a"
+    scratch, other = (tmp_path / f"sentune-tune-999999999-{name}-a" for name in ("toy", "other"))
+    other.mkdir()
     scratch.mkdir()
     (scratch / "state").write_bytes(b"x" * 2500)
     make_study(tmp_path, told=told())
@@ -409,6 +410,8 @@ def test_gc_names_what_a_killed_driver_left_before_it_goes(
         said = run(tmp_path, "gc", "toy", *options)
         assert f"{scratch}: temporary files of a killed driver, 2.5 kB\n2.5 kB" in said
         assert scratch.exists() is stays
+    assert other.exists()
+    assert f"{other}: temporary files" in run(tmp_path, "gc", "--all")
 
 
 def test_gc_says_what_went_and_leaves_a_driven_study_alone(

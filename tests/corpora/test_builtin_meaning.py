@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from sentune.corpora.builtin import Derivation, derivations
+from sentune.corpora.builtin.generate import Derivation, derivations
 from sentune.corpora.builtin.sentences import Sentence
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from sentune.corpora import Kind, read
-from sentune.corpora.builtin import Derivation, derivations, triplets
+from sentune.corpora.builtin.generate import Derivation, derivations, triplets
 from sentune.corpora.builtin.sentences import Frame, Sentence
 
 TRAIN = 6_000

@@ -37,7 +37,7 @@ def test_a_specification_is_taken_apart() -> None:
         ("snli:x?limit=3", "rows .A:B"),
         ("sick:x?split", "key=value"),
         ("sick:x?split=TEST&split=TRIAL", "once"),
-        ("sick:x?split=train", "TRAIN, TRIAL or TEST"),
+        ("sick:x?split=train", "TRAIN, TRIAL, TEST"),
         ("snli:x?rows=5", "A:B"),
         ("snli:x?premises=a:b", "A:B"),
         (f"snli:x?rows=0:{10**20}", "A:B"),

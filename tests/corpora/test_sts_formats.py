@@ -60,6 +60,17 @@ def test_subsets_are_chosen_by_name(tmp_path: Path) -> None:
         read(f"sts:{path}?subsets=OnWN+MSRvid", Kind.SCORED_PAIRS)
 
 
+def test_bad_lines_of_subsets_that_are_not_chosen_are_not_reported(tmp_path: Path) -> None:
+    path = year(tmp_path / "x")
+    (path / "STS.input.SMT.txt").write_bytes(b"caf\xe9\tj\ni\tj\n")
+    (path / "STS.gs.SMT.txt").write_bytes(b"\xff\n1\n")
+    corpus = read(f"sts:{path}?bad_rows=0", Kind.SCORED_PAIRS)
+    assert corpus.quarantine == ()
+    assert corpus.counts == {"read": 6, "unscored": 1, "left_out_SMT": 2, "rows": 3}
+    with pytest.raises(CorpusError, match=r"SMT.txt:1: invalid UTF-8"):
+        read(f"sts:{path}?bad_rows=0&subsets=all", Kind.SCORED_PAIRS)
+
+
 def test_a_folder_of_sts_may_be_a_uri(tmp_path: Path) -> None:
     path = year(tmp_path / "x")
     memory = fsspec.filesystem("memory")

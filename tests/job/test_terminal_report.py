@@ -80,9 +80,11 @@ def test_what_happened_to_trials_and_what_was_spent() -> None:
         "trial 1: micro-batch 64 -> 32",
         "trial 1: violates train/seconds<=600 by 30",
         "3 trials, 12,345 examples, 1:30:00 of wall time, 4.25 GPU hours",
-        "the study is stopped: --max-hours: 1.5 of 1.5 hours are used up",
     ):
         assert shown in text
+    assert found.reason not in text  # it is in the job's last line
+    found.state = "complete"
+    assert f"the study is complete: {found.reason}" in printed(found)
     assert "train/loss<=2" not in text
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from search_spaces.intersent import SPACE
-from sentune.corpora.mixing import apart, is_weight, weight_names
+from sentune.corpora.mixing import apart, weight_names
 from sentune.job.families.trained import with_weights
 
 
 def test_each_corpus_has_a_weight_by_its_format() -> None:
     names = weight_names(["wikisplit:a.tsv", "compression:b", "wikisplit:c"])
     assert names == ("mix_wikisplit", "mix_compression", "mix_wikisplit_2")
-    assert all(map(is_weight, names))
-    assert not is_weight("weight_decay")
-    assert not is_weight("contrastive_weight")
+    others = {"weight_decay": 1.0, "contrastive_weight": 1.0}
+    assert apart(dict.fromkeys(names, 2.0) | others, names) == (others, (2.0, 2.0, 2.0))
 
 
 def test_all_weights_but_the_first_are_searched_from_1() -> None:

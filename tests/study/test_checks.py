@@ -101,6 +101,25 @@ def test_a_disk_that_cannot_hold_the_checkpoints(
     check_disk(wanted, plan, 0)
 
 
+def test_a_file_that_vanishes_while_a_study_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, lstat = config(tmp_path), Path.lstat
+    run = Path(wanted.folder, "trials", "0000")
+    run.mkdir(parents=True)
+    for name in ("kept", "vanishing"):
+        (run / name).write_bytes(b"x" * 10)
+
+    def vanishes(path: Path) -> Any:
+        if path.name == "vanishing":
+            path.unlink()
+        return lstat(path)
+
+    monkeypatch.setattr(Path, "lstat", vanishes)
+    check_disk(wanted, plan_of(wanted), 1)
+    assert not (run / "vanishing").exists()
+
+
 @pytest.mark.parametrize(
     ("url", "told"),
     [

@@ -140,3 +140,14 @@ def test_only_scratch_of_dead_drivers_is_abandoned(tmp_path: Path, monkeypatch: 
     for name in (f"sentune-tune-{os.getpid()}-a", "sentune-tune-999999999-b", "sentune-tune-c"):
         (tmp_path / name).mkdir()
     assert [path.name for path in abandoned_scratch()] == ["sentune-tune-999999999-b"]
+
+
+def test_scratch_of_one_study_is_not_that_of_another(tmp_path: Path, monkeypatch: Any):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for study in ("toy", "my-toy", "toy-2"):
+        (tmp_path / f"sentune-tune-999999999-{study}-x_y").mkdir()
+    for study in ("toy", "my-toy", "toy-2"):
+        assert [path.name for path in abandoned_scratch(study)] == [
+            f"sentune-tune-999999999-{study}-x_y"
+        ]
+    assert len(abandoned_scratch()) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 from pathlib import Path
@@ -94,6 +95,17 @@ def test_after_a_record_that_a_power_cut_has_torn_the_generation_still_grows(
         file.write(b'{"generation": 3, "dri\0\0\0')
     with still(url, Clock()) as lock:
         assert lock.generation > 3
+
+
+def test_fields_that_only_a_newer_version_knows_are_left_out(url: str, tmp_path: Path):
+    place = tmp_path / "study" / LOCK_FILE
+    with still(url, Clock()):
+        record = json.loads(place.read_bytes()[: file_lock.SLOT])
+        driver = {**json.loads(record["driver"]), "cgroup": "a"}
+        record |= {"driver": json.dumps(driver), "colour": "green"}
+        with place.open("r+b") as file:
+            file.write(json.dumps(record).ljust(file_lock.SLOT).encode())
+        assert standing(url, "study").holder.driver == Driver.current()  # type: ignore[union-attr]
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):

@@ -265,6 +265,26 @@ def test_a_compacted_journal_holds_the_same_in_fewer_bytes(
     assert len(looking.get_all_trials(0)) == 21, "who looked before goes on with the new file"
 
 
+def test_a_note_that_a_dashboard_adds_under_a_compaction_is_kept(
+    path: str, journal: StudyJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end_one(journal)
+    dashboard = JournalStorage(JournalFileBackend(path))
+    note = threading.Thread(target=dashboard.set_study_system_attr, args=(0, "note", "hello"))
+    replace = Path.replace
+
+    def noted(self: Path, target: str) -> Path:
+        note.start()
+        note.join(0.5)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", noted)
+    journal.compact()
+    note.join()
+    assert journal.get_study_system_attrs(0) == {"note": "hello"}
+    assert [file.name for file in Path(path).parent.iterdir()] == ["optuna.journal"]
+
+
 def test_a_compaction_that_finds_the_disk_full_changes_nothing(
     path: str, journal: StudyJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,5 +65,7 @@ def test_tune_prints_nothing_of_a_trial_without_a_result(
     monkeypatch.setattr(tune_adapter.tune, "Tuner", fit)
     limits = SimpleNamespace(halt=None, check=lambda: None)
     runner: Any = SimpleNamespace(limits=limits, finished=True, live={})
-    assert tune_adapter.run_trials(lambda config: None, runner, concurrent=1, begun=lambda: None)
+    assert tune_adapter.run_trials(
+        lambda config: None, runner, study="s", concurrent=1, begun=lambda: None
+    )
     assert capfd.readouterr().out == ""

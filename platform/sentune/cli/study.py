@@ -21,6 +21,7 @@ from sentune.errors import InvalidValue, SentuneError
 from sentune.formatting import counted
 from sentune.io.atomic import disk_faults
 from sentune.io.databases import sqlite_from
+from sentune.io.folders import folder_bytes
 from sentune.study.store.driver_lock import DriverLock, Holder, ask, break_lock, standing
 from sentune.study.store.driver_process import ProcessState
 from sentune.study.store.study_index import DESCRIPTION, StudyPlace, every_study, find_study
@@ -321,8 +322,8 @@ def gc(
     else:
         views = [StudyView(place) for place in every_study(storage_of(storage), optuna)]
     total = sum(_collect(view, dry_run=dry_run) for view in views)
-    for path in abandoned_scratch():
-        size = sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
+    for path in abandoned_scratch(name):
+        size = folder_bytes(path)
         total += size
         if not dry_run:
             shutil.rmtree(path)

@@ -55,15 +55,13 @@ class Readers(Protocol):
         """Return the picklable ``value`` of the worker with rank ``source`` on every worker."""
 
 
-class BatchSource(Protocol):
+class BatchSource(ABC):
     """A source of batches for a trial."""
 
-    @property
-    def num_rows(self) -> int: ...
+    num_rows: int
+    column_names: tuple[str, ...]
 
-    @property
-    def column_names(self) -> tuple[str, ...]: ...
-
+    @abstractmethod
     def join(self, readers: Readers) -> None:
         """Share the reading among the workers; all of them must take the same batches."""
 
@@ -79,6 +77,16 @@ class BatchSource(Protocol):
         Raises:
             InvalidValue: the corpus has fewer rows than a batch, or ``start`` is no multiple.
         """
+        if not 1 <= batch_size <= self.num_rows:
+            fix = f"use 1 to {self.num_rows}, the rows of the training corpus"
+            raise InvalidValue("batch_size", batch_size, fix)
+        if start < 0 or start % batch_size:
+            raise InvalidValue("start", start, f"use a multiple of the batch size {batch_size}")
+        return self._batches(batch_size, seed, start)
+
+    @abstractmethod
+    def _batches(self, batch_size: int, seed: int, seen: int) -> Iterator[Batch]:
+        """Do as ``batches`` after its checks."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +100,8 @@ class Held:
         return self.value
 
 
-class CorpusSource(ABC):
-    """A ``BatchSource`` of token shards with the given numbers of rows, which also yields rows."""
+class CorpusSource(BatchSource):
+    """Batches of token shards with the given numbers of rows, which also yields rows."""
 
     def __init__(self, shards: tuple[int, ...], column_names: tuple[str, ...]) -> None:
         self.num_rows = sum(shards)
@@ -103,11 +111,6 @@ class CorpusSource(ABC):
     def join(self, readers: Readers) -> None:
         """See ``BatchSource``; only a source that streams uses the workers."""
         self.readers = readers
-
-    def batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
-        """See ``BatchSource``."""
-        check_batches(self.num_rows, batch_size, start)
-        return self._batches(batch_size, seed, start)
 
     def rows(self, seed: int, start: int = 0) -> Iterator[Example]:
         """Yield examples endlessly in the order of ``batches``, without dropping any.
@@ -154,15 +157,6 @@ class SharedSource(CorpusSource):
         for place in range(skip, end, size):
             rows = order[place : place + size].tolist()
             yield {name: [c[row] for row in rows] for name, c in self._table.columns.items()}
-
-
-def check_batches(num_rows: int, batch_size: int, start: int) -> None:
-    """Raise ``InvalidValue`` for a wrong ``batch_size`` or ``start``; see ``BatchSource``."""
-    if not 1 <= batch_size <= num_rows:
-        fix = f"use 1 to {num_rows}, the rows of the training corpus"
-        raise InvalidValue("batch_size", batch_size, fix)
-    if start < 0 or start % batch_size:
-        raise InvalidValue("start", start, f"use a multiple of the batch size {batch_size}")
 
 
 def shard_order(shards: int, seed: int, epoch: int) -> list[int]:

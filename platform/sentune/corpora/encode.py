@@ -19,14 +19,13 @@ import pyarrow.compute as pc
 
 from sentune.corpora.schema import LABELS, OPERATIONS
 from sentune.errors import InvalidValue
-
-_NO_SENTENCES = ("label", "reverse_label", "subset")
+from sentune.lazy_import import transformers
 
 
 def sentence_columns(schema: pa.Schema) -> list[str]:
     """Return the columns that hold sentences."""
-    texts = [field.name for field in schema if pa.types.is_string(field.type)]
-    return [name for name in texts if name not in _NO_SENTENCES]
+    texts = (field.name for field in schema if pa.types.is_string(field.type))
+    return [name for name in texts if name not in ("label", "reverse_label", "subset")]
 
 
 def _with_labels(columns: dict[str, pa.ListArray], batch: pa.RecordBatch) -> pa.Table:
@@ -50,9 +49,7 @@ class Encoder:
 
     The tokenizer is loaded on first use, because a cached corpus does not need it.
 
-    Args:
-        path: folder of the tokenizer.
-        max_length: maximum length of a sequence, special tokens included.
+    ``max_length`` includes the special tokens.
 
     Raises:
         InvalidValue: on first use, if ``max_length`` leaves no room beside the special tokens.
@@ -64,9 +61,7 @@ class Encoder:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        from transformers import AutoTokenizer  # only here: it takes seconds to import
-
-        found: Any = AutoTokenizer.from_pretrained(self._path, trust_remote_code=False)
+        found: Any = transformers.AutoTokenizer.from_pretrained(self._path, trust_remote_code=False)
         special = found.num_special_tokens_to_add()
         if self.max_length <= special:
             raise InvalidValue("max_length", self.max_length, f"use at least {special + 1}")
@@ -111,9 +106,7 @@ class Encoder:
 class OperationEncoder:
     """Tokenises record batches of ``Kind.OPERATIONS`` for an encoder and a decoder.
 
-    Args:
-        encoder_folder, decoder_folder: folders of the two tokenizers.
-        max_length: maximum length of a sequence, special tokens included.
+    ``max_length`` includes the special tokens.
 
     Raises:
         InvalidValue: ``max_length`` leaves no room beside the special tokens, or the decoder's
@@ -149,11 +142,11 @@ class OperationEncoder:
 class WordEncoder:
     """Encodes the sentence columns of record batches as rows of a word table.
 
-    Words that the table lacks are left out, so that a list may be empty.
+    Words that the table lacks are left out, so that a list may be empty. ``max_length`` counts
+    known words.
 
     Args:
         words: a ``sentune.encoders.words.WordTable``.
-        max_length: maximum number of known words of a sentence.
 
     Raises:
         InvalidValue: ``max_length`` is below 1, or the table has no fingerprint.

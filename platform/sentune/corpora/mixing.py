@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentune.corpora.batches import Batch, CorpusSource, Readers, check_batches
+from sentune.corpora.batches import Batch, BatchSource, CorpusSource, Readers
 from sentune.errors import InvalidValue
 
 _BLOCK = 1_024
@@ -25,8 +25,8 @@ _COUNTS, _PLACES, _ROWS = 1, 2, 3
 """Keys of the three independent random streams of a seed."""
 
 
-class Mixture:
-    """A ``BatchSource`` that mixes the rows of several sources.
+class Mixture(BatchSource):
+    """Batches that mix the rows of several sources; an epoch has as many examples as all rows.
 
     A batch of B rows has n_s rows of source s, (n_1, n_2, ...) ~ Multinomial(B, p), where p_s is
     proportional to the weight of s times its number of rows. With equal weights every row is drawn
@@ -49,14 +49,10 @@ class Mixture:
         for source in self._sources:
             source.join(readers)
 
-    def batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
-        """See ``BatchSource``. An epoch has as many examples as all sources have rows."""
-        check_batches(self.num_rows, batch_size, start)
-        return self._batches(batch_size, seed, start // batch_size)
-
-    def _batches(self, batch_size: int, seed: int, step: int) -> Iterator[Batch]:
+    def _batches(self, batch_size: int, seed: int, seen: int) -> Iterator[Batch]:
+        step = seen // batch_size
         taken = enumerate(self._taken(batch_size, seed, step).tolist())
-        rows = [self._sources[source].rows(_seed_of(seed, source), seen) for source, seen in taken]
+        rows = [self._sources[source].rows(_seed_of(seed, source), own) for source, own in taken]
         for number, counts in zip(count(step), self._counts(batch_size, seed, step), strict=False):
             places = np.repeat(np.arange(len(rows)), counts)
             order = np.random.default_rng([seed, _PLACES, number]).permutation(places)
@@ -116,11 +112,6 @@ def _check(sources: Sequence[CorpusSource], weights: Sequence[float]) -> None:
             raise InvalidValue(f"columns of corpus {number}", ", ".join(source.column_names), fix)
 
 
-def is_weight(setting: str) -> bool:
-    """Return whether a setting is the weight of a corpus."""
-    return setting.startswith(_WEIGHT)
-
-
 def weight_names(specs: Sequence[str]) -> tuple[str, ...]:
     """Return the settings' names of the weights: ``mix_wikisplit``, ``mix_wikisplit_2``, ..."""
     names: list[str] = []
@@ -140,5 +131,5 @@ def apart(
 
     The weights are in the order of ``names``. A missing one is 1. Only their ratios matter.
     """
-    kept = {name: value for name, value in settings.items() if not is_weight(name)}
+    kept = {name: value for name, value in settings.items() if not name.startswith(_WEIGHT)}
     return kept, tuple(float(settings.get(name, 1.0)) for name in names)

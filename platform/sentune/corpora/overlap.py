@@ -55,13 +55,7 @@ def same_rows(first: str, second: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedRows:
-    """The number of rows of a corpus that another corpus also has.
-
-    Attributes:
-        rows: number of shared rows.
-        of: number of rows of the corpus.
-        compared: number of rows of the other corpus.
-    """
+    """Of the ``of`` rows of a corpus, ``rows`` are among the ``compared`` rows of another."""
 
     rows: int
     of: int
@@ -83,8 +77,7 @@ def shared_rows(
 
     Args:
         judged: corpus whose rows are counted.
-        kind: kind of the other corpus.
-        parts: shards or batches of rows of the other corpus.
+        kind, parts: the other corpus, in shards or batches of rows.
         spread: map function, as in ``tokenise_batches``.
     """
     single = len(SENTENCE_COLUMNS.get(kind, (0, 1))) == 1

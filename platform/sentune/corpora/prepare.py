@@ -228,7 +228,13 @@ def _made(spec: str, kind: Kind, cache: Path | None, limit: int | None, uri: str
     with draft_beside(cache / kind.value) as draft:
         manifest = _write(open_rows(spec, kind, limit=limit), draft, SHARD_ROWS)
         folder = cache / str(manifest["fingerprint"])
-        _settle(draft, str(folder), manifest, derived=True)
+        if not settle(draft, folder):
+            there, fault = read_manifest(folder / MANIFEST)
+            if not fault and there.get("shards") != manifest["shards"]:
+                fault = "its shards differ"
+            if fault := fault or damage(folder, there["files"]):
+                logger.warning("%s is created again: %s", folder, fault)
+                replace_folder(draft, folder)
     if uri:
         upload(folder, f"{uri}/{folder.name}")
     return manifest
@@ -293,10 +299,8 @@ def _write(rows: CorpusRows, folder: Path, shard_rows: int) -> dict[str, Any]:
     return write_manifest(folder / MANIFEST, content)
 
 
-def _settle(draft: Path, out: str, manifest: dict[str, Any], *, derived: bool = False) -> None:
+def _settle(draft: Path, out: str, manifest: dict[str, Any]) -> None:
     """Move a draft to the folder or URI ``out``, unless that has the same content, undamaged.
-
-    In a cache (``derived``), different content is damage and is replaced.
 
     Raises:
         CorpusError: ``out`` has other content.
@@ -306,7 +310,7 @@ def _settle(draft: Path, out: str, manifest: dict[str, Any], *, derived: bool = 
     if local and settle(draft, Path(root)):
         return
     if local or (system.exists(root) and system.ls(root, detail=False)):
-        if not (fault := _fault(out, manifest, derived=derived)):
+        if not (fault := _fault(out, manifest)):
             return
         logger.warning("%s is created again: %s", out, fault)
     if local:
@@ -318,27 +322,22 @@ def _settle(draft: Path, out: str, manifest: dict[str, Any], *, derived: bool = 
     upload(draft, out)
 
 
-def _fault(out: str, manifest: dict[str, Any], *, derived: bool) -> str:
-    """Return why the content of ``out`` must be replaced; empty if it is the same corpus."""
-    there, fault = dict[str, Any](), f"{MANIFEST} is missing"
+def _fault(out: str, manifest: dict[str, Any]) -> str:
+    """Return how the same corpus in ``out`` is damaged; empty if it is not. Raises as above."""
+    there, fix = dict[str, Any](), "choose another folder or delete it"
     try:
-        if (text := read_document(out, MANIFEST)) is not None:
-            there = parse_manifest(text.encode())
-            fault = "" if there else f"{MANIFEST} was written by another program"
+        text = read_document(out, MANIFEST)
+        there = parse_manifest((text or "{}").encode())
+        fault = " is missing" if text is None else " was written by another program"
     except ValueError as error:  # UnicodeDecodeError is one
-        fault = f"{MANIFEST}: {error}"
-    if fault and not derived:
-        reason = f"the folder is no prepared corpus ({fault}); choose another folder or delete it"
-        raise CorpusError(out, reason)
-    other = any(there.get(name) != manifest[name] for name in ("fingerprint", "shards"))
-    if other and not derived:
+        fault = f": {error}"
+    if not there:
+        raise CorpusError(out, f"the folder is no prepared corpus ({MANIFEST}{fault}); {fix}")
+    if any(there.get(name) != manifest[name] for name in ("fingerprint", "shards")):
         held, new = (
             f"{m['spec']}, {m['kind']}, {sum(m['shards'])} rows, fingerprint {m['fingerprint']}"
             for m in (there, manifest)
         )
         reason = f"the folder contains another corpus ({held}) than this one ({new})"
-        raise CorpusError(out, f"{reason}; choose another folder or delete it")
-    fault = fault or ("its shards differ" if other else "")
-    if not fault and "files" not in there:
-        return "it has no checksums"
-    return fault or changed(out, there["files"])
+        raise CorpusError(out, f"{reason}; {fix}")
+    return changed(out, there["files"]) if "files" in there else "it has no checksums"

@@ -39,7 +39,6 @@ def read_in_order(
 
     Args:
         read: maps a table with one task to a table, or yields several.
-        tasks: one dict for each task.
         at_once: number of tasks that run at the same time.
         kept: maximum bytes of results in the object store.
     """
@@ -77,8 +76,7 @@ def on_worker(
     """Return ``work(*arguments)``, run on a node with the CPUs and GPUs; here without a cluster."""
     if not ray.is_initialized():
         return work(*arguments)
-    task = ray.remote(num_cpus=cpus, num_gpus=gpus)(work)
-    found: Found = _result(task.remote(*arguments))
+    found: Found = _result(ray.remote(num_cpus=cpus, num_gpus=gpus)(work).remote(*arguments))
     return found
 
 
@@ -109,7 +107,7 @@ def in_turn(
     if not most:
         yield from map(work, chain(first, stream))
         return
-    task, held = ray.remote(num_cpus=1)(_apply), ray.put(work)
+    task, held = ray.remote(num_cpus=1)(lambda work, part: work(part)), ray.put(work)
     pending: deque[ray.ObjectRef[Found]] = deque()
     for part in chain(first, stream):
         pending.append(task.remote(held, part))
@@ -122,15 +120,11 @@ def in_turn(
 def _free_cpus() -> int:
     """Return the number of free CPUs of the cluster, after waiting for Ray's delayed reports."""
     deadline = time.monotonic() + REPORT_SECONDS
-    while not (free := int(ray.available_resources().get("CPU", 0))):
-        if time.monotonic() > deadline:
-            break
+    while (
+        not (free := int(ray.available_resources().get("CPU", 0))) and time.monotonic() < deadline
+    ):
         time.sleep(0.1)
     return free
-
-
-def _apply(work: Callable[[Part], Found], part: Part) -> Found:
-    return work(part)
 
 
 def several_machines() -> bool:

@@ -44,8 +44,7 @@ def accumulate(
     """Return the statistics of the texts of Parquet shards, read in order by Ray Data.
 
     Args:
-        shards: Parquet files with a column ``text``.
-        sizes: number of rows of each shard.
+        shards: Parquet files with a column ``text`` and the numbers of rows in ``sizes``.
         make: returns empty statistics.
         rows: range of rows to include; None: all of them.
 

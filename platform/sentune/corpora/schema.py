@@ -51,10 +51,9 @@ _TYPES = {
 
 def _schema(*columns: str) -> pa.Schema:
     """Return a schema of text columns, or of types from ``_TYPES``; ``NAME?`` is nullable."""
-    names = [column.rstrip("?") for column in columns]
-    fields = zip(names, columns, strict=True)
+    types = {column: _TYPES.get(column, pa.string()) for column in columns}
     return pa.schema(
-        [pa.field(n, _TYPES.get(n, pa.string()), nullable=c.endswith("?")) for n, c in fields]
+        [pa.field(c.rstrip("?"), kind, nullable=c.endswith("?")) for c, kind in types.items()]
     )
 
 

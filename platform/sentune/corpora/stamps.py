@@ -15,10 +15,6 @@ from sentune.corpora.formats.own import OWN
 from sentune.errors import CorpusError
 from sentune.io.object_store import asked, files_at, is_local
 
-_FILE_OPTIONS = {"csts": ("labels",)}
-"""Format -> its options that name a file."""
-
-
 _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "LastModified", "created")
 """Keys of an object's version or time in fsspec's file systems, the most reliable first."""
 
@@ -28,11 +24,7 @@ def source_stamp(spec: str, *reading: Any) -> str | None:
 
     It covers path, size and time of each local file, and the etag or time of each object in a
     store. It also covers the code of ``sentune.corpora``, because readers may change and built-in
-    corpora come from code alone.
-
-    Args:
-        spec: specification of the corpus.
-        reading: JSON values that determine the rows, such as their kind.
+    corpora come from code alone, and the JSON values in ``reading``, such as the rows' kind.
 
     Returns:
         The digest, or None if a change cannot be detected: for data sets of the hub, for formats
@@ -46,7 +38,7 @@ def source_stamp(spec: str, *reading: Any) -> str | None:
     if source.format == "hf" or source.format in OWN:
         return None
     files: dict[str, Any] = {}
-    named = [source.options.get(option) for option in _FILE_OPTIONS.get(source.format, ())]
+    named = [source.options.get("labels")] if source.format == "csts" else []  # a file as well
     if source.format == "builtin":  # generated with Python's random numbers
         files[source.path] = sys.version
     else:

@@ -32,10 +32,8 @@ _NO_CLASS = -1
 def specs_of(data: Data | Sequence[Data], role: str, folder: str) -> tuple[str, ...]:
     """Return the specifications ``FORMAT:PATH`` of one or several corpora, writing rows to files.
 
-    Args:
-        data: a list of specifications or tables is several corpora; another list is rows.
-        role: name of the argument, for messages.
-        folder: path or URI for the files, which are named by their content.
+    A list of specifications or tables is several corpora, another list is rows. The files are named
+    by their content. ``role`` is the argument's name in messages.
 
     Raises:
         InvalidValue: the rows fit no kind of corpus; the message lists the kinds' columns.

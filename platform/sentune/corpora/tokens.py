@@ -102,12 +102,12 @@ class TokenFolder:
 
     def load(self) -> TokenTable:
         """Load the whole table into memory, which briefly holds one column twice."""
-        columns = {name: ragged(self._read(name)) for name in self.columns}
+        files = [self.shard(number) for number in range(len(self.shards))]
+        columns = {}
+        for name in self.columns:
+            parts = (pq.read_table(file, columns=[name]) for file in files)
+            columns[name] = ragged(pa.concat_tables(parts).column(name))
         return TokenTable(columns, self.shards, self.fingerprint)
-
-    def _read(self, column: str) -> pa.ChunkedArray:
-        shards = map(self.shard, range(len(self.shards)))
-        return pa.concat_tables(pq.read_table(s, columns=[column]) for s in shards).column(column)
 
 
 def tokenise_batches(
@@ -123,8 +123,7 @@ def tokenise_batches(
 ) -> TokenFolder:
     """Tokenise a stream of record batches into the cache, with one shard in memory at a time.
 
-    If the cache already has the tokens, undamaged, the stream is not read. The checksums of all
-    files are compared each time. A damaged folder is created again, with a warning.
+    If the cache already has the tokens, the stream is not read; see ``checked_folder``.
 
     Args:
         fingerprint: fingerprint of the corpus.

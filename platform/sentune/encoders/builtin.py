@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache as cache_once
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -33,12 +33,7 @@ from tokenizers import (
 from sentune.errors import InvalidValue, invalid_value
 from sentune.io.atomic import read_document, write_document
 from sentune.io.folders import cached_folder
-from sentune.lazy_import import LazyModule
-
-if TYPE_CHECKING:
-    import transformers
-else:
-    transformers = LazyModule("transformers")
+from sentune.lazy_import import transformers
 
 Width = Annotated[int, Field(ge=8, le=1024)]
 Inner = Annotated[int, Field(ge=8, le=4096)]
@@ -66,9 +61,8 @@ class BuiltinOptions(BaseModel):
         option, (name, _, query) = f"--{cls.part}", spec.partition("?")
         if name != f"builtin:{cls.builtin}":
             verb = "are" if cls.part.endswith("s") else "is"
-            raise InvalidValue(
-                option, spec, f"the built-in {cls.part} {verb} builtin:{cls.builtin}"
-            )
+            fix = f"the built-in {cls.part} {verb} builtin:{cls.builtin}"
+            raise InvalidValue(option, spec, fix)
         try:
             return cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
         except ValueError as error:

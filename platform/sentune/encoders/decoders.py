@@ -1,13 +1,13 @@
 """Decoders from a vector to a sentence: BART, T5, BERT and a small built-in one.
 
-Legend: N = sentences, L = tokens of the longest of them, D = width, V = vocabulary.
+Legend: N = sentences, L = tokens of the longest of them, D = width.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,12 +23,7 @@ from sentune.encoders.transformer import (
     require_all,
 )
 from sentune.errors import InvalidValue
-from sentune.lazy_import import LazyModule
-
-if TYPE_CHECKING:
-    import transformers
-else:
-    transformers = LazyModule("transformers")
+from sentune.lazy_import import transformers
 
 __all__ = ["Decoder", "DecoderTokenizer", "bundle", "load_decoder", "prepare_decoder"]
 
@@ -79,22 +74,13 @@ class Decoder(nn.Module):
         inputs, labels = decoded[:, :-1], decoded[:, self.given :]
         if not self.given:
             inputs = F.pad(inputs, (1, 0), value=self.start_id)
-        logits = self._logits(memory, inputs)
+        # causal attention needs no mask, because padding comes last
+        ids = {"decoder_input_ids" if self._encoder_decoder else "input_ids": inputs}
+        logits: Tensor = self.model(**self._memory(memory), **ids, use_cache=False).logits
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         losses = F.cross_entropy(logits.transpose(1, 2), labels, reduction="none")
         losses = F.pad(losses, (self.given, 0))
         return losses * self.predicted(mask).to(losses.dtype)
-
-    def _logits(self, memory: Tensor, inputs: Tensor) -> Tensor:
-        """Return logits [N, L, V]. Causal attention needs no mask, because padding comes last."""
-        states = memory.unsqueeze(1)
-        if self._encoder_decoder:
-            outputs = transformers.modeling_outputs.BaseModelOutput(last_hidden_state=states)
-            found = self.model(encoder_outputs=outputs, decoder_input_ids=inputs, use_cache=False)
-        else:
-            found = self.model(input_ids=inputs, encoder_hidden_states=states, use_cache=False)
-        logits: Tensor = found.logits
-        return logits
 
     @torch.no_grad()
     def generate(
@@ -125,21 +111,25 @@ class Decoder(nn.Module):
         found = self.model.generate(generation_config=settings, **self._prompt(memory))
         return [self._sentence(row) for row in found[:, 1:].tolist()]
 
-    def _prompt(self, memory: Tensor) -> dict[str, Any]:
+    def _memory(self, memory: Tensor) -> dict[str, Any]:
+        """Return the model's arguments for vectors [N, D] as the states of one-token inputs."""
         states = memory.unsqueeze(1)
+        if not self._encoder_decoder:
+            return {"encoder_hidden_states": states}
+        outputs = transformers.modeling_outputs.BaseModelOutput(last_hidden_state=states)
+        return {"encoder_outputs": outputs}
+
+    def _prompt(self, memory: Tensor) -> dict[str, Any]:
+        """Return the arguments of ``generate`` for vectors [N, D]."""
         if self._encoder_decoder:
-            return {
-                "encoder_outputs": transformers.modeling_outputs.BaseModelOutput(
-                    last_hidden_state=states
-                )
-            }
+            return self._memory(memory)
         start = torch.full((len(memory), 1), self.start_id, device=memory.device)
         # BERT's layers expect a cache of cross-attention, which the library does not create itself
         caches = [transformers.DynamicCache(config=self.model.config) for _ in range(2)]
         return {
+            **self._memory(memory),
             "input_ids": start,
             "attention_mask": torch.ones_like(start),
-            "encoder_hidden_states": states,
             "past_key_values": transformers.EncoderDecoderCache(*caches),
         }
 

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
@@ -20,12 +20,7 @@ from safetensors import SafetensorError, safe_open
 from sentune.encoders.builtin import TinyDecoder, TinyEncoder
 from sentune.errors import DamagedFile, InvalidValue
 from sentune.io.folders import cached_folder
-from sentune.lazy_import import LazyModule
-
-if TYPE_CHECKING:
-    import transformers
-else:
-    transformers = LazyModule("transformers")
+from sentune.lazy_import import transformers
 
 # nothing executable and no pickles: configs, tokenizers and safetensors
 _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]

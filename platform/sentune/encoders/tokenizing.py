@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sentune.errors import InvalidValue
-from sentune.lazy_import import LazyModule
-
-if TYPE_CHECKING:
-    import transformers
-else:
-    transformers = LazyModule("transformers")
+from sentune.lazy_import import transformers
 
 OVERHEAD = {"cpu": 64, "cuda": 4096}
 """Type of device -> fixed cost of an encoder call, in padded tokens.
@@ -141,7 +136,6 @@ def length_sorted_chunks(
     Args:
         rows: token ids of each sentence.
         size: maximum number of sentences of a chunk.
-        pad_id: id of the padding token.
         device: type of the encoding device, as in ``OVERHEAD``.
     """
     overhead = OVERHEAD.get(device, OVERHEAD["cuda"])
@@ -160,9 +154,7 @@ def length_sorted_chunks(
 def even_shares(rows: Sequence[np.ndarray], count: int) -> tuple[NDArray[np.int64], list[int]]:
     """Divide sentences into ``count`` shares of similar lengths and about equal numbers of tokens.
 
-    Args:
-        rows: token ids of each sentence, at least ``count`` sentences.
-        count: number of shares.
+    ``rows`` are the token ids of at least ``count`` sentences.
 
     Returns:
         The indices of the rows, longest first, and the number of rows of each share, at least 1.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,12 +17,7 @@ from torch.nn.functional import embedding_bag
 
 from sentune.encoders.tokenizing import Tokenizer
 from sentune.errors import InvalidValue
-from sentune.lazy_import import LazyModule
-
-if TYPE_CHECKING:
-    import transformers
-else:
-    transformers = LazyModule("transformers")
+from sentune.lazy_import import transformers
 
 Pooling = Literal["cls", "mean", "max"]
 _UNUSED = ("pooler.", "decoder.")

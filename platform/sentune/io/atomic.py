@@ -48,10 +48,7 @@ def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Ite
 def disk_faults(path: str | Path, needed: int = 0, option: str = "--storage") -> Iterator[None]:
     """Convert disk faults raised in the block to ``StorageError``; other errors pass unchanged.
 
-    Args:
-        path: what the block writes.
-        needed: bytes to be written; 0 if unknown.
-        option: command-line option that chose the path, for the message.
+    ``needed`` is the number of bytes to be written, 0 if unknown. The message suggests ``option``.
     """
     try:
         yield

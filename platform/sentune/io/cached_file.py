@@ -23,10 +23,9 @@ from sentune.io.object_store import StorageError, asked, files_at
 class CacheError(StorageError):
     """A node cannot open a file of the cache; the trial's settings are not the cause."""
 
-    def __init__(self, path: str, why: str, fix: str, node: str = "") -> None:
-        node = node or socket.gethostname()
-        SentuneError.__init__(self, f"node {node}: {path}: {why}; {fix}")
-        self.path, self.why, self.fix, self.node = path, why, fix, node
+    def __init__(self, path: str, why: str, fix: str) -> None:
+        self.path, self.why, self.fix, self.node = path, why, fix, socket.gethostname()
+        SentuneError.__init__(self, f"node {self.node}: {path}: {why}; {fix}")
 
 
 DAY, UNUSED_DAYS = 86_400, 30
@@ -55,10 +54,7 @@ class CachedFile:
     def of(
         cls, folder: Path, name: str, files: Mapping[str, Mapping[str, Any]], uri: str
     ) -> CachedFile:
-        """Return a file of a folder with its record in ``files`` and its copy below ``uri``.
-
-        Both may be empty.
-        """
+        """Return a file of a folder; record (in ``files``) and copy (in ``uri``) are optional."""
         return cls(str(folder / name), uri and f"{uri}/{name}", **files.get(name, {}))
 
     def here(self) -> str:

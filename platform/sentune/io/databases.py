@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 
 from sentune import errors
 from sentune.errors import DamagedFile
+from sentune.lazy_import import LazyModule
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection
+    import sqlalchemy
+else:
+    sqlalchemy = LazyModule("sqlalchemy")
 
 CHECK_SECONDS = 4.0
 """Seconds after which the check of a large file stops; the part that was read decides."""
@@ -29,9 +32,7 @@ def sqlite_path(url: str) -> Path | None:
     """Return the file of a SQLite URL; None for an in-memory or another database."""
     if not url.startswith("sqlite"):
         return None
-    from sqlalchemy.engine import make_url
-
-    named = make_url(url).database
+    named = sqlalchemy.make_url(url).database
     return Path(named) if named and named != ":memory:" else None
 
 
@@ -40,9 +41,7 @@ def sqlite_from(url: str, folder: str) -> str:
     file = sqlite_path(url)
     if file is None or not folder:
         return url
-    from sqlalchemy.engine import make_url
-
-    named = make_url(url).set(database=str(Path(folder, file)))
+    named = sqlalchemy.make_url(url).set(database=str(Path(folder, file)))
     return named.render_as_string(hide_password=False)
 
 
@@ -80,7 +79,7 @@ def damage_in(error: BaseException) -> str:
 
 
 @contextmanager
-def alone_in(url: str) -> Iterator[Connection | None]:
+def alone_in(url: str) -> Iterator[sqlalchemy.Connection | None]:
     """Hold PostgreSQL's lock for creating tables; yield the connection, None for other databases.
 
     Optuna and MLflow create missing tables without a lock. If several processes start on an empty
@@ -92,23 +91,20 @@ def alone_in(url: str) -> Iterator[Connection | None]:
     if not url.startswith("postgres"):
         yield None
         return
-    from sqlalchemy import create_engine, text
-    from sqlalchemy.pool import NullPool
-
-    engine = create_engine(database_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    engine = sqlalchemy.create_engine(
+        database_url(url), poolclass=sqlalchemy.NullPool, isolation_level="AUTOCOMMIT"
+    )
     with engine.connect() as connection:  # closing it releases the lock
-        connection.execute(text("SELECT pg_advisory_lock(:number)"), {"number": LOCK})
+        connection.execute(sqlalchemy.text("SELECT pg_advisory_lock(:number)"), {"number": LOCK})
         yield connection
 
 
-def database_url(url: str) -> URL:
+def database_url(url: str) -> sqlalchemy.URL:
     """Return a URL that names an installed driver for ``postgresql://``.
 
     SQLAlchemy's default is psycopg 3, even if only psycopg2 is installed.
     """
-    from sqlalchemy import make_url
-
-    named = make_url(url)
+    named = sqlalchemy.make_url(url)
     if named.drivername in ("postgresql", "postgres"):
         driver = "psycopg" if find_spec("psycopg") else "psycopg2"
         return named.set(drivername=f"postgresql+{driver}")

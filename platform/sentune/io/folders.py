@@ -30,6 +30,16 @@ CHECKSUMS = "checksums.json"
 """Name of the manifest of a folder from ``cached_folder``."""
 
 
+def folder_bytes(folder: str | Path) -> int:
+    """Return the bytes of the files in a folder, without those that are deleted meanwhile."""
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += Path(place, name).lstat().st_size
+    return size
+
+
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder to write into, which replaces ``folder`` at the end of the block.
@@ -64,10 +74,7 @@ def new_folder(folder: Path, write: Callable[[Path], None]) -> Path:
 
 
 def cached_folder(folder: Path, write: Callable[[Path], None]) -> Path:
-    """Return the absolute path of a cached folder, created with ``write`` if missing or damaged.
-
-    See ``checked_folder``.
-    """
+    """Return the absolute path of a ``checked_folder`` whose manifest is ``CHECKSUMS``."""
     checked_folder(folder, CHECKSUMS, write)
     return folder.resolve()
 
@@ -82,7 +89,6 @@ def checked_folder(
     content.
 
     Args:
-        folder: path of the folder.
         manifest: name of the manifest in it, which has the checksums of all files and its own.
         write: fills the empty folder that it is given; may return entries for the manifest.
     """

@@ -39,11 +39,7 @@ class StorageError(SentuneError, OSError):
 
     It is an ``OSError`` because the trial's settings are not the cause and may be tried again.
 
-    Args:
-        path: what could not be written.
-        why: what is wrong with it.
-        fix: completes "... FIX and run the same command again".
-        option: command-line option that can name another place.
+    ``fix`` completes "FIX and run the same command again, or give another OPTION".
     """
 
     def __init__(self, path: str | Path, why: str, fix: str, option: str = "--storage") -> None:

@@ -41,11 +41,9 @@ class Waits:
 
     @contextmanager
     def until(self, what: str, fix: str = "") -> Iterator[None]:
-        """Log "waiting for WHAT since 30 s", without credentials, if the block takes that long.
+        """Log "waiting for WHAT since 30 s: FIX" without credentials if the block takes so long.
 
-        Args:
-            what: what the block waits for.
-            fix: what the user can do about it; empty if unknown.
+        ``fix`` says what the user can do about it.
         """
         number = next(self._numbers)
         with self._changed:

@@ -42,7 +42,7 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
             print_line(console, f"trial {trial.id}: {without_credentials(said)}")
     console.print()
     console.print(f"spent: {cost(summary.spent)}", highlight=False)
-    if summary.reason:  # the job's last line says how to continue
+    if summary.reason and summary.state == "complete":  # else it is in the job's last line
         print_line(console, f"the study is {summary.state}: {summary.reason}")
     if summary.model is None:
         return

@@ -36,9 +36,7 @@ class Budget:
     def exhausted(self, spent: Spent, reserve: Spent) -> str:
         """Return a sentence on the limit that is used up; empty if none is.
 
-        Args:
-            spent: resources that the study has used.
-            reserve: resources that are reserved for a last trial and the finals.
+        The reserve is for a last trial and the finals.
         """
         for option, unit, most, used, kept in (
             ("--max-trials", "trials", self.max_trials, spent.trials, 0.0),

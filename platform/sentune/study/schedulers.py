@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
+from itertools import count, takewhile
 from random import Random
 from statistics import fmean, median
 from typing import TypeAlias
@@ -60,13 +60,9 @@ class Scheduler:
         return 1.0 if self.mode == "max" else -1.0
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> str:
-        """Return why a trial stops at a milestone; empty if it continues.
+        """Return why a trial, by its number, stops at a milestone; empty if it continues.
 
         Only trials with smaller numbers are compared, so later ones do not change the answer.
-
-        Args:
-            trial: number of the trial.
-            examples: milestone.
         """
         return ""
 
@@ -133,6 +129,9 @@ class Scheduler:
                     break
 
 
+NO_RUNGS = Scheduler(max_examples=1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Halving(Scheduler):
     """Asynchronous successive halving that stops trials, with rungs at multiples of ``eta``.
@@ -145,11 +144,8 @@ class Halving(Scheduler):
     @property
     def rungs(self) -> tuple[int, ...]:
         assert min(self.first_rung, self.eta - 1) > 0, "the rungs would have no end"
-        found, rung = [], self.first_rung
-        while rung < self.max_examples:
-            found.append(rung)
-            rung *= self.eta
-        return tuple(found)
+        powers = (self.first_rung * self.eta**power for power in count())
+        return tuple(takewhile(lambda rung: rung < self.max_examples, powers))
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> str:
         if examples not in self.rungs:

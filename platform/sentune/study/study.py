@@ -89,9 +89,7 @@ class Study:
     """A study with its plan and open storage; ``run`` starts or resumes it.
 
     Args:
-        config: configuration of the study.
         space: narrowed search space.
-        make_spec: returns the training run of a trial.
         program: picklable program that trains.
         watchers: functions to call after a start, milestone or end of a run is stored.
         fingerprints: fingerprints of corpora, encoder, method and code, in JSON types.
@@ -236,8 +234,13 @@ class Study:
             sharing=self.sharing,
             stalls=self.stalls,
         )
-        work, concurrent = trainable(self.launch), self.plan.concurrent
-        whole = run_trials(work, runner, concurrent=concurrent, begun=self.begun)
+        whole = run_trials(
+            trainable(self.launch),
+            runner,
+            study=self.config.name,
+            concurrent=self.plan.concurrent,
+            begun=self.begun,
+        )
         return self.retention.finals if whole else None
 
     def _phases(self, limits: Limits) -> Iterator[Phase]:
@@ -349,7 +352,7 @@ class Study:
 
     def _outcome(self, limits: Limits, finals: Finals | None) -> StudyOutcome:
         """Return the outcome from the store; ``finals`` is None if the study was halted."""
-        trials, several = self.store.records(), len(self.objectives) > 1
+        trials = self.store.records()
         finalists = finals.records() if finals is not None else []
         if finals is not None:
             runs = finals.store.records()
@@ -357,7 +360,7 @@ class Study:
             runs = [run.record for run in self.view.snapshot(driven=True).finals]
         state, reason = self._ending(trials, limits, finals)
         verdict, comparison = finals.compared(finalists) if finals is not None else ("", {})
-        front = pareto_front(trials, self.objectives) if several else []
+        front = pareto_front(trials, self.objectives) if len(self.objectives) > 1 else []
         return StudyOutcome(
             state=state,
             trials=trials,

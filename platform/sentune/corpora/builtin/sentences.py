@@ -7,38 +7,31 @@ does not indicate generality.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from functools import cache, cached_property
 from textwrap import dedent
 from typing import NamedTuple
 
 
-@dataclass(eq=False)
 class Term:
     """A word or phrase in a tree of terms.
 
     Attributes:
         text: as in a sentence, in singular or in the ``-ing`` form.
-        parent: the next more general term.
         tree: all terms of the tree, each before its children.
         children: the next more specific terms.
+        parent, ancestors: the next and all more general terms; ``root`` is the last.
     """
 
-    text: str
-    parent: Term | None
-    tree: list[Term] = field(repr=False)
-    children: list[Term] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.ancestors: tuple[Term, ...] = (
-            () if self.parent is None else (self.parent, *self.parent.ancestors)
-        )
+    def __init__(self, text: str, parent: Term | None, tree: list[Term]) -> None:
+        self.text, self.parent, self.tree = text, parent, tree
+        self.children: list[Term] = []
+        self.ancestors: tuple[Term, ...] = (parent, *parent.ancestors) if parent else ()
         self.root: Term = self.ancestors[-1] if self.ancestors else self
-        self.key = len(self.tree)  # index in the tree
-        self.tree.append(self)
-        if self.parent is not None:
-            self.parent.children.append(self)
+        self.key = len(tree)  # index in the tree
+        tree.append(self)
+        if parent:
+            parent.children.append(self)
 
     def __repr__(self) -> str:
         return f"Term({self.text!r})"

@@ -45,16 +45,16 @@ _AGAIN = "delete the folder and prepare the corpus again"
 
 def readers(spec: Spec) -> Readers:
     """Return the reader of a prepared folder's kind, or of all kinds whose columns a file has."""
-    if (manifest := _manifest(spec.path)) is not None:
+    if manifest := _manifest(spec.path):
         kind = Kind(manifest["kind"])
-        return {kind: partial(_read, kind)}
+        return {kind: partial(_read, kind, manifest)}
     with _opened(files(spec.path)[0]) as file:
         names = set(file.schema_arrow.names)
     if not (kinds := kinds_with(names)):
         found = ", ".join(sorted(names))
         fix = f"rename its columns ({found}) to those of a kind, such as premise, hypothesis, label"
         raise InvalidValue(FIELD, spec.text, fix)
-    return {kind: partial(_read, kind) for kind in kinds}
+    return {kind: partial(_read, kind, {}) for kind in kinds}
 
 
 def kinds_with(names: Set[str]) -> tuple[Kind, ...]:
@@ -151,12 +151,12 @@ def _required(kind: Kind) -> set[str]:
     return {column.name for column in SCHEMAS[kind] if not column.nullable}
 
 
-def _manifest(path: str) -> dict[str, Any] | None:
-    """Return the manifest of a prepared folder, or None for any other path."""
+def _manifest(path: str) -> dict[str, Any]:
+    """Return the manifest of a prepared folder, empty for any other path."""
     system, root = files_at(path)
     name = f"{root.rstrip('/')}/{MANIFEST}"
     try:
-        return (parse_manifest(system.cat_file(name)) or None) if system.exists(name) else None
+        return parse_manifest(system.cat_file(name)) if system.exists(name) else {}
     except ValueError as error:
         raise CorpusError(name, f"the file is damaged ({error}); {_AGAIN}") from None
 
@@ -200,8 +200,7 @@ def _opened(path: str, was: Mapping[str, Any] | None = None) -> Iterator[pq.Parq
         raise CorpusError(path, f"{reason}; fetch or write it again") from error
 
 
-def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
-    manifest = _manifest(spec.path) or {}
+def _read(kind: Kind, manifest: Mapping[str, Any], spec: Spec, log: Log) -> Iterator[Row]:
     sizes, sums = manifest.get("shards", []), manifest.get("files", {})
     shards = [f"{spec.path.rstrip('/')}/{shard_name(i)}" for i in range(len(sizes))]
     for place, path in enumerate(shards if manifest else files(spec.path)):

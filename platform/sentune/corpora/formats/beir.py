@@ -10,15 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sentune.corpora.formats import select
-from sentune.corpora.formats.reading import (
-    ApartLog,
-    BadFieldError,
-    Log,
-    Row,
-    names_in,
-    number,
-    sentence,
-)
+from sentune.corpora.formats.reading import BadFieldError, Log, Row, names_in, number, sentence
 from sentune.corpora.formats.spec import BAD_ROWS, Spec, parse
 from sentune.corpora.schema import SPLITS
 from sentune.errors import CorpusError
@@ -93,7 +85,7 @@ def corpus_file(text: str) -> str:
 def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
     """Return query id -> ids of relevant passages; ``counts["read"]`` excludes these lines."""
     path, relevant, judged = _judgements(spec), dict[str, list[str]](), set()
-    for line, fields in ApartLog(log).headed(path, *_HEADER):
+    for line, fields in log.apart().headed(path, *_HEADER):
         with log.checks(path, line):
             query, passage = (sentence(fields[name], name) for name in _HEADER[:2])
             score = number(fields["score"], "score")

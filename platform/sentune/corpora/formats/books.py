@@ -11,8 +11,8 @@ import sentencex
 
 from sentune.corpora.formats import select
 from sentune.corpora.formats.reading import Log, Row, raw_lines
-from sentune.corpora.formats.spec import FIELD, Spec
-from sentune.errors import CorpusError, InvalidValue
+from sentune.corpora.formats.spec import Spec
+from sentune.errors import CorpusError
 from sentune.io.object_store import files_at
 
 OPTIONS = {
@@ -79,7 +79,7 @@ def sentences(spec: Spec, log: Log) -> Iterator[Row]:
 def _options(spec: Spec) -> _Options:
     language = spec.options.get("language", "en")
     if not re.fullmatch("[a-z]{2,3}", language):
-        raise InvalidValue(f"{FIELD} option language", language, "use an ISO 639 code, such as en")
+        raise spec.refused("language", "use an ISO 639 code, such as en")
     shortest = spec.integer("min_words", 1, minimum=1)
     limited = "max_words" in spec.options
     longest = spec.integer("max_words", 1, minimum=shortest) if limited else float("inf")

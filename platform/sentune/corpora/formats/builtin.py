@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from sentune.corpora.builtin import derivations, triplets
+from sentune.corpora.builtin.generate import derivations, triplets
 from sentune.corpora.builtin.operations import operations as generated_operations
 from sentune.corpora.builtin.operations import scene_pairs
 from sentune.corpora.builtin.stories import adjacent, story_pairs
 from sentune.corpora.formats import operations, select
 from sentune.corpora.formats.reading import Log, Reader, Readers, Row
 from sentune.corpora.formats.spec import FIELD, Spec, check_options
-from sentune.corpora.schema import Kind
+from sentune.corpora.schema import OPERATIONS, Kind
 from sentune.errors import InvalidValue
 
 LARGE = {"train": 100_000, "dev": 1_000, "test": 1_000}
@@ -51,7 +51,8 @@ def _labelled_pairs(split: str, seed: int) -> Iterator[Row]:
 
 def _operations(spec: Spec, log: Log) -> Iterator[Row]:
     """Yield rows of the chosen operations in turn, ``size`` in all."""
-    made = partial(generated_operations, chosen=operations.chosen_operations(spec))
+    chosen = spec.some_of("operations", OPERATIONS) or OPERATIONS
+    made = partial(generated_operations, chosen=chosen)
     return _counted(made, LARGE, spec, log)
 
 

@@ -43,12 +43,12 @@ def readers(spec: Spec) -> Readers:
     ours = {name for schema in SCHEMAS.values() for name in schema.names}
     if unknown := set(theirs) - ours:
         fix = f"our columns are {', '.join(sorted(ours))}"
-        raise InvalidValue(f"{FIELD} option columns", ", ".join(sorted(unknown)), fix)
+        raise spec.refused("columns", fix, ", ".join(sorted(unknown)))
     names = _names(spec)
     for our, their in theirs.items():
         if their not in names:
             fix = f"the dataset has {', '.join(sorted(names))}"
-            raise InvalidValue(f"{FIELD} option columns", f"{our}={their}", fix)
+            raise spec.refused("columns", fix, f"{our}={their}")
     used = {theirs.get(our, our) for our in ours}
     if twice := sorted(name for name in used if names.count(name) > 1):
         reason = f"the header has {', '.join(twice)} more than once; rename one of them"
@@ -61,7 +61,7 @@ def readers(spec: Spec) -> Readers:
     wrong = set(spec.mapping("labels").values()) - set(LABELS)
     if wrong and Kind.CLASSIFIED not in kinds:
         fix = f"our labels are {', '.join(LABELS)}"
-        raise InvalidValue(f"{FIELD} option labels", ", ".join(sorted(wrong)), fix)
+        raise spec.refused("labels", fix, ", ".join(sorted(wrong)))
     return kinds
 
 

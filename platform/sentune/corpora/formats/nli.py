@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from sentune.corpora.formats.reading import BadFieldError, Log, Row, check_label, number, sentence
-from sentune.corpora.formats.spec import FIELD, Spec
+from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import LABELS
-from sentune.errors import InvalidValue
 
 OPTIONS = {
     "votes": "minimum annotators of a label, in rows that several annotated; 2 in GumbelCSE",
@@ -22,7 +21,6 @@ _TRIPLET = ("sent0", "sent1", "hard_neg")
 _FEW = 2  # minimum labels of a row that several people annotated; the first is its author's
 
 _CHAOS = {"e": "entailment", "n": "neutral", "c": "contradiction"}
-_SPLITS = ("TRAIN", "TRIAL", "TEST")
 _RELATIONS = {"entails": "entailment", "neutral": "neutral", "contradicts": "contradiction"}
 
 
@@ -59,7 +57,7 @@ def several(spec: Spec, log: Log) -> Iterator[Row]:
     votes = spec.integer("votes", 2, minimum=1)
     if "annotators" in spec.options:
         fix = "leave it out: votes reads the annotated rows, and annotators=none leaves them out"
-        raise InvalidValue(f"{FIELD} option annotators", spec.options["annotators"], fix)
+        raise spec.refused("annotators", fix)
     for line, fields in log.objects(spec.path, "annotator_labels", "sentence1", "sentence2"):
         with log.checks(spec.path, line):
             given = _given(fields)
@@ -148,10 +146,7 @@ def _annotated_premises(spec: Spec, limit: str) -> set[str]:
 
 def _sick(spec: Spec, log: Log, *needed: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield rows of the splits in ``split``, or all rows, and count those ``of_test_split``."""
-    splits = spec.options["split"].split("+") if "split" in spec.options else []
-    if not set(splits) <= set(_SPLITS):
-        fix = f"use {SICK_OPTIONS['split']}"
-        raise InvalidValue(f"{FIELD} option split", spec.options["split"], fix)
+    splits = spec.some_of("split", ("TRAIN", "TRIAL", "TEST"))
     names = ("sentence_A", "sentence_B", *needed, *(("SemEval_set",) if splits else ()))
     for line, fields in log.headed(spec.path, *names):
         if splits and fields["SemEval_set"] not in splits:

@@ -54,7 +54,6 @@ def open_rows(
 
     Args:
         spec: ``FORMAT:PATH?key=value&...``.
-        kind: kind to read the corpus as.
         limit: maximum number of rows, after slices.
         bad_rows: maximum number (``N``) or share (``P%``) of bad rows, which are left out. The
             option ``bad_rows`` of the specification has precedence.
@@ -96,9 +95,7 @@ def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: str = BAD
 def read_pairs(spec: str, *, prefer: Kind | None = None) -> Corpus:
     """Read a corpus for evaluation, as the first kind in ``PAIRS`` that it can be read as.
 
-    Args:
-        spec: see ``open_rows``.
-        prefer: kind to try before the others, such as scored pairs for SICK.
+    ``prefer`` is a kind to try before the others, such as scored pairs for SICK.
 
     Raises:
         InvalidValue: the format has no such kind.
@@ -118,7 +115,7 @@ def check_opens(spec: str, kind: Kind) -> None:
     if source.format == "hf" or not is_local(files_at(source.path)[0]):
         return
     rows, readers = open_rows(spec, kind), FORMATS[source.format].readers(source)
-    native = readers[_native(kind, readers, every=False)](source, rows.log)
+    native = readers[_native(readers)[kind]](source, rows.log)
     if next(iter(native), None) is None:
         raise rows.log.nothing_left(source.path, kind)
 
@@ -126,9 +123,7 @@ def check_opens(spec: str, kind: Kind) -> None:
 def kinds_of(spec: str) -> tuple[Kind, ...]:
     """Return all kinds that a corpus can be read as, native ones before derived ones."""
     source = parsed_spec(spec)
-    readers = FORMATS[source.format].readers(source)
-    own = tuple(kind for kind in Kind if kind in readers)
-    return own + tuple(kind for kind in derived(readers) if kind not in own)
+    return tuple(_native(FORMATS[source.format].readers(source)))
 
 
 def parsed_spec(spec: str) -> Spec:
@@ -145,20 +140,14 @@ def parsed_spec(spec: str) -> Spec:
     return source
 
 
-def derived(readers: Readers) -> tuple[Kind, ...]:
-    """Return all kinds that a corpus with these readers can be read as."""
-    made = {made for made, source in _MADE_OF.items() if source in readers}
-    kinds = {*readers, *made, *([Kind.SENTENCES] if readers else [])}
-    return tuple(kind for kind in Kind if kind in kinds)
-
-
 def _as_kind(spec: Spec, kind: Kind, premises: slice | None, log: Log) -> Iterator[Row]:
     readers = FORMATS[spec.format].readers(spec)
-    if kind not in derived(readers):
-        names = ", ".join(given.value for given in derived(readers))
-        raise InvalidValue(f"kind of {spec.text}", kind.value, f"it can be read as {names}")
     every = spec.choice("negatives", "one", ("one", "all")) == "all"
-    native = _native(kind, readers, every=every)
+    sources = _native(readers, every=every)
+    if kind not in sources:
+        names = ", ".join(given for given in Kind if given in sources)
+        raise InvalidValue(f"kind of {spec.text}", kind.value, f"it can be read as {names}")
+    native = sources[kind]
     columns = SENTENCE_COLUMNS.get(native, (0, 1))
     rows = readers[native](spec, log)
     if premises is not None:
@@ -172,14 +161,18 @@ def _as_kind(spec: Spec, kind: Kind, premises: slice | None, log: Log) -> Iterat
     return select.sentences(rows, columns)
 
 
-def _native(kind: Kind, readers: Readers, *, every: bool) -> Kind:
-    """Return the native kind to read in order to derive ``kind``."""
-    if kind is Kind.TRIPLETS and every and Kind.LABELLED_PAIRS in readers:
-        return Kind.LABELLED_PAIRS
-    if kind in readers:
-        return kind
-    wanted = (_MADE_OF[kind],) if kind in _MADE_OF else tuple(Kind)
-    return next(native for native in wanted if native in readers)
+def _native(readers: Readers, *, every: bool = False) -> dict[Kind, Kind]:
+    """Return each kind that a corpus can be read as, native ones first -> the kind to read.
+
+    With ``every`` contradiction of an entailment, triplets are derived even if they are native.
+    """
+    found = {kind: kind for kind in Kind if kind in readers}
+    for made, source in _MADE_OF.items():
+        if source in readers and (made not in readers or (every and made is Kind.TRIPLETS)):
+            found[made] = source
+    if found:
+        found.setdefault(Kind.SENTENCES, next(iter(found)))
+    return found
 
 
 def _batches(kind: Kind, rows: Iterator[Row], log: Log) -> Iterator[pa.RecordBatch]:

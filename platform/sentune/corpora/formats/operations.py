@@ -6,18 +6,10 @@ import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from sentune.corpora.formats.reading import (
-    ApartLog,
-    BadFieldError,
-    Log,
-    Row,
-    names_in,
-    parsed,
-    sentence,
-)
-from sentune.corpora.formats.spec import FIELD, Spec
+from sentune.corpora.formats.reading import BadFieldError, Log, Row, names_in, parsed, sentence
+from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS
-from sentune.errors import CorpusError, InvalidValue
+from sentune.errors import CorpusError
 from sentune.io.object_store import files_at
 
 OPTION = {"operations": f"some of {', '.join(OPERATIONS)} with + between them; default all"}
@@ -45,15 +37,6 @@ _GIGAWORD = {
 existing pair is read."""
 
 
-def chosen_operations(spec: Spec) -> tuple[str, ...]:
-    """Return the operations in the option ``operations``, in the order of ``OPERATIONS``."""
-    asked = spec.options.get("operations", "+".join(OPERATIONS)).split("+")
-    if unknown := [name for name in asked if name not in OPERATIONS]:
-        fix = f"use some of {', '.join(OPERATIONS)} with + between them"
-        raise InvalidValue(f"{FIELD} option operations", "+".join(unknown), fix)
-    return tuple(name for name in OPERATIONS if name in asked)
-
-
 def operation_row(fields: Mapping[str, object]) -> Row:
     """Return operation, first, second and target; refuse a wrong number of sentences."""
     operation, second = fields.get("operation"), fields.get("second")
@@ -73,7 +56,7 @@ def jsonl(spec: Spec, log: Log) -> Iterator[Row]:
     ``second`` is missing or null if the operation takes one sentence. Operations that the option
     ``operations`` excludes are dropped and counted as ``other_operations``.
     """
-    chosen = chosen_operations(spec)
+    chosen = spec.some_of("operations", OPERATIONS) or OPERATIONS
     for line, fields in log.objects(spec.path, "operation"):
         with log.checks(spec.path, line):
             row = operation_row(fields)
@@ -174,7 +157,7 @@ def _records(path: str, log: Log) -> Iterator[tuple[int, tuple[object, object]]]
     """Yield the first line of each JSON object, with its sentence and compression."""
     held: list[str] = []
     start = 0
-    for line, text in chain(ApartLog(log).lines(path), [(0, "")]):
+    for line, text in chain(log.apart().lines(path), [(0, "")]):
         if text.strip():
             start = start if held else line
             held.append(text)
@@ -221,7 +204,7 @@ def _articles(spec: Spec, log: Log) -> tuple[str, Iterator[tuple[int, Sequence[s
     if not system.isdir(root):
         if "split" in spec.options:
             fix = "leave it out, because the path is a file and splits are files of a folder"
-            raise InvalidValue(f"{FIELD} option split", spec.options["split"], fix)
+            raise spec.refused("split", fix)
         return spec.path, log.columns(spec.path, fewest=2, most=2)
     choices = _GIGAWORD[spec.choice("split", "train", _GIGAWORD)]
     for pair in choices:

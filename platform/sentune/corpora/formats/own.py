@@ -29,7 +29,6 @@ def format(
     format. The function runs in the driver only.
 
     Args:
-        name: name of the format.
         kind: kind of the corpus, such as ``labelled-pairs``.
         options: names of the format's options, with their meaning.
 

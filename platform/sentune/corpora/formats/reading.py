@@ -8,15 +8,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import PurePosixPath
 from typing import Any
 
 from sentune.corpora.formats.spec import Spec, parse_bad_rows
 from sentune.corpora.schema import LABELS, BadRow, Kind
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError
+from sentune.io import object_store
 from sentune.io.bounded_read import LINE_BYTES, bounded_lines
-from sentune.io.object_store import files_at
 
 Row = tuple[Any, ...]
 """One row, with its fields in the order of the kind's schema."""
@@ -58,6 +57,15 @@ class Log:
             count = f"this is bad row {len(self.bad):,} and {self.limit} are allowed"
             raise CorpusError(path, f"{reason}; {self._refusal(count)}", line=line)
 
+    def apart(self) -> Log:
+        """Return a log for a second file of the same rows, or rows of several lines.
+
+        Its bad rows are recorded in this log; its counts are its own.
+        """
+        other = Log(self.limit)
+        other.quarantine = self.quarantine  # type: ignore[method-assign]
+        return other
+
     def check_share(self) -> None:
         """Raise a ``CorpusError`` if too large a share of all rows was bad; call it at the end."""
         if len(self.bad) > self._share * self.counts["read"]:
@@ -74,10 +82,9 @@ class Log:
 
     def nothing_left(self, path: str, kind: Kind) -> CorpusError:
         """Return the error for a corpus without a usable row, with counts and the first reason."""
-        counts = {"read": 0, **self.counts}
-        rest = (f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items() if name != "read")
-        reason = f"no {kind.value} are left of {counts['read']:,} rows"
-        reason += "".join(f", {counted}" for counted in rest)
+        reason = f"no {kind.value} are left of {self.counts['read']:,} rows"
+        for name, count in self.counts.items():
+            reason += "" if name == "read" else f", {count:,} {name.replace('_', ' ')}"
         if self.bad:
             reason += f"; the first bad row: line {self.bad[0].line}, {self.bad[0].reason}"
         return CorpusError(path, reason)
@@ -108,7 +115,7 @@ class Log:
         Raises:
             CorpusError: the files have different numbers of lines (after all are read).
         """
-        before, other = self.counts["read"], ApartLog(self)
+        before, other = self.counts["read"], self.apart()
         partners = other.lines(second)
         place, partner = 0.0, ""
         for line, text in self.lines(first):
@@ -193,19 +200,19 @@ class Log:
                 else:
                     self.counts["blank"] += 1
             return
-        first = last = width = 0
+        width, lines = 0, list[int]()  # the numbers of a row's lines
 
         def rows() -> Iterator[str]:
-            nonlocal first, last
             for line, content in self.lines(path):
-                first, last = first or line, line
+                lines.append(line)
                 self.counts["read"] -= 1
                 yield content + "\n"
 
         csv.field_size_limit(LINE_BYTES)  # for the whole process; the default is 131,072
         reader = csv.reader(rows(), delimiter=csv_of, strict=True)
         while True:
-            first, fields, damage = 0, list[str](), ""
+            lines.clear()
+            fields, damage = list[str](), ""
             try:
                 fields = next(reader)
             except StopIteration:
@@ -214,16 +221,16 @@ class Log:
                 damage = str(error)
             self.counts["read"] += 1
             width = width or len(fields)
-            if last > first and fields and len(fields) != width:
+            if len(lines) > 1 and fields and len(fields) != width:
                 damage = f"{len(fields)} columns, but the header has {width}"
-            if damage and last > first:
-                reason = f"the row that begins here ends in line {last} ({damage})"
+            if damage and len(lines) > 1:
+                reason = f"the row that begins here ends in line {lines[-1]} ({damage})"
                 fix = "close the quote that is left open"
-                raise CorpusError(path, f"the quotes are damaged: {reason}; {fix}", line=first)
+                raise CorpusError(path, f"the quotes are damaged: {reason}; {fix}", line=lines[0])
             if damage:
-                self.quarantine(path, last, damage)
+                self.quarantine(path, lines[-1], damage)
             elif fields:
-                yield last, fields
+                yield lines[-1], fields
             else:
                 self.counts["blank"] += 1
 
@@ -246,18 +253,6 @@ class Checks:
         return True
 
 
-class ApartLog(Log):
-    """A log for a second file of the same rows, or rows of several lines; counts only bad rows."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(log.limit)
-        self._log = log
-
-    def quarantine(self, path: str, line: int, reason: str) -> None:
-        """Record a bad row in the other log."""
-        self._log.quarantine(path, line, reason)
-
-
 def raw_lines(path: str) -> Iterator[tuple[int, bytes]]:
     """Yield the undecoded lines of a file with their numbers, from 1.
 
@@ -277,10 +272,10 @@ def names_in(folder: str) -> set[str]:
     Raises:
         CorpusError: there is no such folder.
     """
-    system, root = files_at(folder)
+    system, root = object_store.files_at(folder)
     if not system.isdir(root):
         raise CorpusError(folder, "there is no such folder; check the path")
-    return {PurePosixPath(name).name for name in system.ls(root, detail=False)}
+    return set(object_store.names_in(system, root))
 
 
 def _is_utf_16(start: bytes) -> bool:
@@ -305,9 +300,7 @@ def parsed(text: str) -> Any:
 def sentence(value: object, name: str) -> str:
     """Return a sentence, stripped; raise ``BadFieldError`` if it is no string or empty."""
     if not isinstance(value, str):
-        raise BadFieldError(
-            f"{name} is not a string" if value is not None else f"{name} is missing"
-        )
+        raise BadFieldError(f"{name} is {'missing' if value is None else 'not a string'}")
     text = value.strip()
     if not text:
         raise BadFieldError(f"{name} is empty")

@@ -23,7 +23,7 @@ class Format(NamedTuple):
     options: Mapping[str, str] = {}
 
     def readers(self, spec: Spec) -> Readers:
-        """Return the readers of the corpus's native kinds; see ``open.derived`` for others."""
+        """Return the readers of the corpus's native kinds; ``open`` derives others."""
         return self.given(spec) if callable(self.given) else self.given
 
 

@@ -35,46 +35,43 @@ _PARAPHRASE = {"0": "different", "1": "paraphrase"}
 _SETS = {"TRAIN": "train", "TRIAL": "dev", "TEST": "test"}
 
 
-def _labelled(files: Files, log: Log) -> Iterator[Row]:
+def _labelled(label: str, path: str, log: Log) -> Iterator[Row]:
     """Yield rows of tasks with a Latin-1 file for each label, one sentence per line, no splits.
 
     Blank lines are counted and left out. CR has 4 in 3,775; SentEval encodes them as a full stop or
     an empty sentence, depending on the model's code.
     """
-    for label, path in files.items():
-        for _, text in _latin(path, log):
-            if text.strip():
-                yield text.strip(), None, label, None
-            else:
-                log.counts["blank"] += 1
+    for _, text in _latin(path, log):
+        if text.strip():
+            yield text.strip(), None, label, None
+        else:
+            log.counts["blank"] += 1
 
 
-def _sentiment(files: Files, log: Log) -> Iterator[Row]:
+def _sentiment(split: str, path: str, log: Log) -> Iterator[Row]:
     """Yield rows of SST2, with labels 0 and 1.
 
     Lines are ``sentence TAB label`` in SentEval's ``sentiment-SPLIT``, and ``label sentence`` in
     ``stsa.binary.SPLIT``.
     """
-    for split, path in files.items():
-        for line, text in log.lines(path):
-            first, tab, last = text.rpartition("\t")
-            mark, _, words = (last, tab, first) if tab else text.partition(" ")
-            with log.checks(path, line):
-                if mark.strip() not in _SENTIMENTS:
-                    raise BadFieldError(f"the label is {mark!r}, not 0 or 1")
-                yield sentence(words, "text"), None, _SENTIMENTS[mark.strip()], split
+    for line, text in log.lines(path):
+        first, tab, last = text.rpartition("\t")
+        mark, _, words = (last, tab, first) if tab else text.partition(" ")
+        with log.checks(path, line):
+            if mark.strip() not in _SENTIMENTS:
+                raise BadFieldError(f"the label is {mark!r}, not 0 or 1")
+            yield sentence(words, "text"), None, _SENTIMENTS[mark.strip()], split
 
 
-def _questions(files: Files, log: Log) -> Iterator[Row]:
+def _questions(split: str, path: str, log: Log) -> Iterator[Row]:
     """Yield rows of TREC, ``COARSE:fine question`` in Latin-1; COARSE is the label."""
-    for split, path in files.items():
-        for line, text in _latin(path, log):
-            coarse, _, rest = text.strip().partition(":")
-            with log.checks(path, line):
-                if coarse not in _QUESTIONS:
-                    names = ", ".join(_QUESTIONS)
-                    raise BadFieldError(f"the label is {coarse!r}, not one of {names}")
-                yield sentence(rest.partition(" ")[2], "text"), None, coarse, split
+    for line, text in _latin(path, log):
+        coarse, _, rest = text.strip().partition(":")
+        with log.checks(path, line):
+            if coarse not in _QUESTIONS:
+                names = ", ".join(_QUESTIONS)
+                raise BadFieldError(f"the label is {coarse!r}, not one of {names}")
+            yield sentence(rest.partition(" ")[2], "text"), None, coarse, split
 
 
 def _latin(path: str, log: Log) -> Iterator[tuple[int, str]]:
@@ -96,38 +93,35 @@ def _latin(path: str, log: Log) -> Iterator[tuple[int, str]]:
         yield line, raw.decode("latin-1").rstrip("\r\n")
 
 
-def _paraphrases(files: Files, log: Log) -> Iterator[Row]:
+def _paraphrases(split: str, path: str, log: Log) -> Iterator[Row]:
     """Yield rows of MRPC: quality (0 or 1), two ids and two sentences below a header."""
-    for split, path in files.items():
-        for line, fields in log.headed(path, "Quality", "#1 String", "#2 String"):
-            with log.checks(path, line):
-                if fields["Quality"] not in _PARAPHRASE:
-                    raise BadFieldError(f"Quality is {fields['Quality']!r}, not 0 or 1")
-                first, second = (sentence(fields[n], n) for n in ("#1 String", "#2 String"))
-                yield first, second, _PARAPHRASE[fields["Quality"]], split
+    for line, fields in log.headed(path, "Quality", "#1 String", "#2 String"):
+        with log.checks(path, line):
+            if fields["Quality"] not in _PARAPHRASE:
+                raise BadFieldError(f"Quality is {fields['Quality']!r}, not 0 or 1")
+            first, second = (sentence(fields[n], n) for n in ("#1 String", "#2 String"))
+            yield first, second, _PARAPHRASE[fields["Quality"]], split
 
 
 def _sick(
-    names: tuple[str, ...], value: Callable[[str], object], files: Files, log: Log
+    names: tuple[str, ...], value: Callable[[str], object], part: str, path: str, log: Log
 ) -> Iterator[Row]:
     """Yield rows of SICK with the first existing column of ``names``, converted by ``value``."""
-    for part, path in files.items():
-        own = ("SemEval_set",) if part == _WHOLE else ()
-        for line, fields in log.headed(path, "sentence_A", "sentence_B", names, *own):
-            with log.checks(path, line):
-                first, second = (sentence(fields[n], n) for n in ("sentence_A", "sentence_B"))
-                gold = value(next(fields[name] for name in names if name in fields))
-                if own and fields["SemEval_set"] not in _SETS:
-                    name = fields["SemEval_set"]
-                    raise BadFieldError(f"SemEval_set is {name!r}, not one of {', '.join(_SETS)}")
-                yield first, second, gold, _SETS[fields["SemEval_set"]] if own else part
+    own = ("SemEval_set",) if part == _WHOLE else ()
+    for line, fields in log.headed(path, "sentence_A", "sentence_B", names, *own):
+        with log.checks(path, line):
+            first, second = (sentence(fields[n], n) for n in ("sentence_A", "sentence_B"))
+            gold = value(next(fields[name] for name in names if name in fields))
+            if own and fields["SemEval_set"] not in _SETS:
+                name = fields["SemEval_set"]
+                raise BadFieldError(f"SemEval_set is {name!r}, not one of {', '.join(_SETS)}")
+            yield first, second, gold, _SETS[fields["SemEval_set"]] if own else part
 
 
-def _benchmark(files: Files, log: Log) -> Iterator[Row]:
+def _benchmark(split: str, path: str, log: Log) -> Iterator[Row]:
     """Yield rows of the STS Benchmark: pairs with their similarity from 0 to 5."""
-    for split, path in files.items():
-        source = Spec(text=path, format="stsb", path=path, options={})
-        yield from ((first, second, score, split) for first, second, score, _ in stsb(source, log))
+    source = Spec(text=path, format="stsb", path=path, options={})
+    yield from ((first, second, score, split) for first, second, score, _ in stsb(source, log))
 
 
 class _Task(NamedTuple):
@@ -137,7 +131,7 @@ class _Task(NamedTuple):
     """
 
     folder: str
-    read: Callable[[Files, Log], Iterator[Row]]
+    read: Callable[[str, str, Log], Iterator[Row]]
     layouts: tuple[Files, ...]
     kind: Kind = Kind.CLASSIFIED
 
@@ -212,10 +206,11 @@ def _rows(spec: Spec, log: Log) -> Iterator[Row]:
     files = _files(spec.path, task)
     if not files.keys().isdisjoint({*SPLITS, _WHOLE}):
         log.counts.update(dict.fromkeys(SPLITS, 0))
-    for row in task.read(files, log):
-        if row[-1] is not None:
-            log.counts[row[-1]] += 1
-        yield row
+    for part, path in files.items():
+        for row in task.read(part, path, log):
+            if row[-1] is not None:
+                log.counts[row[-1]] += 1
+            yield row
 
 
 def _files(path: str, task: _Task) -> Files:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -37,15 +37,25 @@ class Spec:
         if value not in names:
             *most, last = names
             listed = f"{', '.join(most)} or {last}" if most else last
-            raise InvalidValue(f"{FIELD} option {option}", value, f"use {listed}")
+            raise self.refused(option, f"use {listed}", value)
         return value
+
+    def some_of(self, option: str, allowed: Sequence[str]) -> list[str]:
+        """Return the names in an option ``A+B`` in the order of ``allowed``; none if not given.
+
+        Raises ``InvalidValue`` for a name that is not in ``allowed``.
+        """
+        given = self.options[option].split("+") if option in self.options else []
+        if unknown := [name for name in given if name not in allowed]:
+            fix = f"use some of {', '.join(allowed)} with + between them"
+            raise self.refused(option, fix, "+".join(unknown))
+        return [name for name in allowed if name in given]
 
     def integer(self, option: str, default: int, *, minimum: int) -> int:
         """Return an integer option; raise ``InvalidValue`` if it is none or below ``minimum``."""
         text = self.options.get(option, str(default))
         if not re.fullmatch(rf"-?\d{{1,{_DIGITS}}}", text) or int(text) < minimum:
-            fix = f"use an integer of at least {minimum}"
-            raise InvalidValue(f"{FIELD} option {option}", text, fix)
+            raise self.refused(option, f"use an integer of at least {minimum}")
         return int(text)
 
     def mapping(self, option: str) -> dict[str, str]:
@@ -53,8 +63,13 @@ class Spec:
         text = self.options.get(option, "")
         pairs = [re.split("[=:]", item, maxsplit=1) for item in text.split(",") if item]
         if any(len(pair) < 2 or not all(pair) for pair in pairs):
-            raise InvalidValue(f"{FIELD} option {option}", text, "write it as a=b,c=d")
+            raise self.refused(option, "write it as a=b,c=d")
         return dict(pairs)
+
+    def refused(self, option: str, fix: str, value: str | None = None) -> InvalidValue:
+        """Return the error for an option; ``value`` is its wrong part, by default the whole."""
+        value = self.options.get(option, "") if value is None else value
+        return InvalidValue(f"{FIELD} option {option}", value, fix)
 
 
 def parse(text: str, formats: Iterable[str]) -> Spec:

@@ -9,23 +9,17 @@ file with the columns ``uid``, the number from 0 of a row of C-STS's development
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Iterator
 
-from sentune.corpora.formats.reading import (
-    BadFieldError,
-    Log,
-    Row,
-    names_in,
-    number,
-    sentence,
-)
-from sentune.corpora.formats.spec import FIELD, Spec
-from sentune.errors import CorpusError, InvalidValue
+from sentune.corpora.formats.reading import BadFieldError, Log, Row, names_in, number, sentence
+from sentune.corpora.formats.spec import Spec
+from sentune.errors import CorpusError
 
 OPTIONS = {"subsets": "A+B or all; default: all but SMT of 2013"}
 CSTS_OPTIONS = {"labels": "LC-STS's .tsv, whose labels replace those of the same rows"}
 
-_INPUT, _GOLD, _END = "STS.input.", "STS.gs.", ".txt"
+_EVERY = "all"
 _TOGETHER = "ALL"
 """Name of the file with all gold scores of a year, which is no subset."""
 
@@ -67,21 +61,20 @@ def folder(spec: Spec, log: Log) -> Iterator[Row]:
         CorpusError: there is no subset at all, or a file of one is missing.
     """
     names = _subsets(spec.path)
-    chosen = _chosen(spec, names)
+    chosen = spec.some_of("subsets", [*names, _EVERY]) or [n for n in names if n != _LEFT_OUT]
     for name in names:
-        first, gold = (f"{spec.path.rstrip('/')}/{kind}{name}{_END}" for kind in (_INPUT, _GOLD))
-        before, rows = log.counts["read"], log.parallel(first, gold, "score")
-        if name not in chosen:
-            for _ in rows:
-                pass
-            log.counts[f"left_out_{name}"] += log.counts["read"] - before
-            continue
-        for line, (text, score) in rows:
+        first, gold = (f"{spec.path.rstrip('/')}/STS.{k}.{name}.txt" for k in ("input", "gs"))
+        # bad rows of a subset that is not chosen are neither counted nor reported
+        own = log if {name, _EVERY} & {*chosen} else Log("100%")
+        for line, (text, score) in own.parallel(first, gold, "score"):
             if not score.strip():
-                log.counts["unscored"] += 1
-                continue
-            with log.checks(first, line):
-                yield _pair(text, score, name)
+                own.counts["unscored"] += 1
+            elif own is log:
+                with log.checks(first, line):
+                    yield _pair(text, score, name)
+        if own is not log:
+            log.counts["read"] += own.counts["read"]
+            log.counts[f"left_out_{name}"] = own.counts["read"]
 
 
 def _pair(text: str, gold: str, name: str) -> Row:
@@ -94,30 +87,12 @@ def _pair(text: str, gold: str, name: str) -> Row:
 
 def _subsets(path: str) -> list[str]:
     """Return the names of the subsets with a file of pairs or of scores."""
-    files = names_in(path)
-    names = {
-        file.removeprefix(start).removesuffix(_END)
-        for start in (_INPUT, _GOLD)
-        for file in files
-        if file.startswith(start) and file.endswith(_END)
-    }
-    if not names - {_TOGETHER}:
-        wanted = f"{_INPUT}NAME{_END} and {_GOLD}NAME{_END}"
+    found = (re.fullmatch(r"STS\.(?:input|gs)\.(.+)\.txt", name) for name in names_in(path))
+    names = {part[1] for part in found if part} - {_TOGETHER}
+    if not names:
+        wanted = "STS.input.NAME.txt and STS.gs.NAME.txt"
         raise CorpusError(path, f"there is no {wanted}; give the folder of one year")
-    return sorted(names - {_TOGETHER})
-
-
-def _chosen(spec: Spec, names: Collection[str]) -> Collection[str]:
-    asked = spec.options.get("subsets")
-    if asked is None:
-        return [name for name in names if name != _LEFT_OUT]
-    if asked == "all":
-        return names
-    chosen = asked.split("+")
-    if unknown := [name for name in chosen if name not in names]:
-        fix = f"use all, or some of {', '.join(names)} with + between them"
-        raise InvalidValue(f"{FIELD} option subsets", "+".join(unknown), fix)
-    return chosen
+    return sorted(names)
 
 
 def csts(spec: Spec, log: Log) -> Iterator[Row]:

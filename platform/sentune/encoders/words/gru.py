@@ -24,11 +24,7 @@ class BidirectionalGru(nn.Module):
     """A bidirectional layer of gated recurrent units (Chung et al. 2014).
 
     Sentences are packed, so that padding costs nothing and the backward direction starts at each
-    sentence's last word.
-
-    Args:
-        inputs: n.
-        hidden: H.
+    sentence's last word. ``inputs`` is n and ``hidden`` is H.
     """
 
     def __init__(self, inputs: int, hidden: int) -> None:
@@ -96,7 +92,6 @@ class _Recurrence(torch.autograd.Function):
         """Return the last hidden states, [N, H].
 
         Args:
-            ctx: context of the function.
             inputs: [T, 3 H] contributions of the words to reset gate, update gate and candidate.
             weight, bias: [3 H, H] and [3 H] parameters of the hidden state, in the same order.
             sizes: number of sentences with a word at each time step, not increasing.

@@ -67,7 +67,6 @@ def learn_words(texts: Iterable[str], spec: str, cache: Path) -> WordTable:
     Args:
         texts: sentences, read once.
         spec: ``builtin:ppmi?width=64&window=5&min_count=2&seed=0``.
-        cache: folder of the cache.
 
     Raises:
         InvalidValue: an option is invalid, or the corpus has too few words for the width.

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -57,20 +58,28 @@ def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
         InvalidValue: the format or language is unknown.
         CorpusError: a file cannot be read, or has more than ``BAD_LINES`` bad lines.
     """
-    source = VectorFile.parse(vectors)
+    form, path = _parsed(vectors)
     root = cache.expanduser().resolve() / "words"
-    read = root / _key(vectors, _identity(source.path))
-    cached_folder(read, partial(_write_vectors, source))
+    read = root / _key(vectors, _identity(path))
+    cached_folder(read, partial(_write_vectors, form, path))
     known_by = "" if frequencies is None else _identity(frequencies)
     table = root / f"{read.name}-{_key(frequencies or '', known_by)}"
-    cached_folder(table, partial(_write_table, source, frequencies, read))
+    cached_folder(table, partial(_write_table, vectors, frequencies, read))
     return WordTable.load(str(table))
 
 
 def check_words(vectors: str, frequencies: str | None) -> None:
     """Check that the files of ``open_words`` exist, without reading them; raises what it does."""
-    for source in filter(None, (VectorFile.parse(vectors).path, frequencies)):
+    for source in filter(None, (_parsed(vectors)[1], frequencies)):
         _identity(source)
+
+
+def _parsed(spec: str) -> tuple[str, str]:
+    """Return format and path of a specification; raise ``InvalidValue`` for another one."""
+    form, _, path = spec.partition(":")
+    if form not in ("glove", "fasttext") or not path:
+        raise InvalidValue("--vectors", spec, "write glove:FILE or fasttext:FILE")
+    return form, path
 
 
 def _identity(source: str) -> str:
@@ -90,13 +99,13 @@ def _key(spec: str, identity: str) -> str:
     return sha256(f"{VERSION}\n{spec}\n{identity}".encode()).hexdigest()[:16]
 
 
-def _write_vectors(source: VectorFile, draft: Path) -> None:
+def _write_vectors(form: str, path: str, draft: Path) -> None:
     """Write vectors.npy and words.txt block by block, with only the words in memory."""
-    quarantine = Quarantine(source.path, BAD_LINES)
+    source = _Lines(path)
     words, content = dict[str, None](), sha256()
     header: dict[str, Any] = {"descr": "<f4", "fortran_order": False}
     with (draft / "vectors.npy").open("wb") as stream:
-        for block, values in source.read(quarantine):
+        for block, values in _read(form, source):
             if not stream.tell():  # numpy's header has room for any number of rows
                 header["shape"] = (0, values.shape[1])
                 np.lib.format.write_array_header_1_0(stream, header)
@@ -105,59 +114,54 @@ def _write_vectors(source: VectorFile, draft: Path) -> None:
                 if word not in words:
                     words[word] = None
                     new.append(row)
-            quarantine.counts["duplicates"] += len(block) - len(new)
+            source.counts["duplicates"] += len(block) - len(new)
             kept = np.ascontiguousarray(values[new], dtype="<f4").tobytes()
             stream.write(kept)
             content.update(kept)
         if not words:
-            raise CorpusError(source.path, "the file has no valid line")
+            raise CorpusError(path, "the file has no valid line")
         stream.seek(0)
         header["shape"] = (len(words), header["shape"][1])
         np.lib.format.write_array_header_1_0(stream, header)
     text = "\n".join(words).encode()
     content.update(text)
     (draft / "words.txt").write_bytes(text)
-    _write_quarantine(draft, quarantine)
-    counts = {name: quarantine.counts[name] for name in ("read", "bad", "duplicates")}
+    source.save_bad(draft)
+    counts = {name: source.counts[name] for name in ("read", "bad", "duplicates")}
     meta = {"version": VERSION, "fingerprint": content.hexdigest(), "counts": counts}
     (draft / META).write_text(json.dumps(meta, indent=1))
 
 
-def _write_table(source: VectorFile, frequencies: str | None, read: Path, draft: Path) -> None:
+def _write_table(vectors: str, frequencies: str | None, read: Path, draft: Path) -> None:
     """Write the words' probabilities, with a reference to the folder of the vectors."""
     words = (read / "words.txt").read_bytes().decode().split("\n")
     known = json.loads((read / META).read_text())
-    quarantine = Quarantine(frequencies or "", BAD_LINES)
-    listed = probabilities(frequencies, quarantine) if frequencies is not None else {}
+    source = _Lines(frequencies or "")
+    listed = _probabilities(source) if frequencies is not None else {}
     found = np.array([listed.get(word.lower(), 0.0) for word in words], dtype=np.float64)
     every = np.array(list(listed.values()), dtype=np.float64)
     np.save(draft / "probabilities.npy", found)
     np.save(draft / "listed.npy", every)
-    _write_quarantine(draft, quarantine)
+    source.save_bad(draft)
     content = known["fingerprint"].encode() + found.tobytes() + every.tobytes()
     meta = {
         "version": VERSION,
-        "spec": without_credentials(source.spec),
+        "spec": without_credentials(vectors),
         "frequencies": without_credentials(frequencies),
         "vectors": f"../{read.name}",
         "fingerprint": sha256(content).hexdigest()[:32],
         "counts": {
             **known["counts"],
-            "listed_bad": quarantine.counts["bad"],
+            "listed_bad": source.counts["bad"],
             "without_count": int((found == 0).sum()),
         },
     }
     (draft / META).write_text(json.dumps(meta, indent=1))
 
 
-def _write_quarantine(draft: Path, quarantine: Quarantine) -> None:
-    rows = (json.dumps({"line": line, "reason": why}) for line, why in quarantine.lines)
-    text = "".join(f"{row}\n" for row in rows)
-    (draft / "quarantine.jsonl").write_text(text)
-
-
-def probabilities(spec: str, quarantine: Quarantine) -> dict[str, float]:
+def _probabilities(source: _Lines) -> dict[str, float]:
     """Return the relative frequency of each lower-cased word of a list; see ``open_words``."""
+    spec = source.path
     if spec.startswith(PACKAGE):
         import wordfreq  # imported here because few jobs need it
 
@@ -167,20 +171,19 @@ def probabilities(spec: str, quarantine: Quarantine) -> dict[str, float]:
             fix = f"use one of the languages {', '.join(sorted(wordfreq.available_languages()))}"
             raise InvalidValue("--frequencies", spec, fix) from error
     counts: dict[str, float] = {}  # spellings of a word (The, the) are summed
-    for number, lines in blocks(quarantine):
-        for place, line in enumerate(lines, start=number):
-            try:
-                word, text = line.decode().split()
-                count = float(text)
-            except ValueError:  # UnicodeDecodeError is one
-                quarantine.add(place, "the line is not 'word count'")
-                continue
-            if math.isfinite(count) and count > 0:
-                counts[word.lower()] = counts.get(word.lower(), 0.0) + count
-            else:
-                quarantine.add(place, f"the count of {word!r} is not above 0: {text}")
+    for place, line in enumerate(chain.from_iterable(b for _, b in source.blocks()), start=1):
+        try:
+            word, text = line.decode().split()
+            count = float(text)
+        except ValueError:  # UnicodeDecodeError is one
+            source.quarantine(place, "the line is not 'word count'")
+            continue
+        if math.isfinite(count) and count > 0:
+            counts[word.lower()] = counts.get(word.lower(), 0.0) + count
+        else:
+            source.quarantine(place, f"the count of {word!r} is not above 0: {text}")
     if not counts:
-        raise CorpusError(quarantine.path, "the list has no line 'word count'")
+        raise CorpusError(spec, "the list has no line 'word count'")
     total = math.fsum(counts.values())
     return {word: count / total for word, count in counts.items()}
 
@@ -188,7 +191,6 @@ def probabilities(spec: str, quarantine: Quarantine) -> dict[str, float]:
 BLOCK = 1 << 24
 """Bytes of a block of lines that is parsed at once: 7,300 lines of glove.840B."""
 
-FORMATS = ("glove", "fasttext")
 Block = tuple[list[str], NDArray[np.float32]]
 
 WIDEST = 65_536
@@ -196,112 +198,98 @@ WIDEST = 65_536
 
 
 @dataclass
-class Quarantine:
-    """The bad lines of a file, up to a limit.
+class _Lines:
+    """The lines of a file, of which at most ``BAD_LINES`` may be bad.
 
     Attributes:
-        path: the file.
-        limit: maximum number of bad lines.
         counts: number of ``read`` and ``bad`` lines, and a reader's own counts.
-        lines: (line, reason) of each bad line.
+        bad: (line, reason) of each bad line.
     """
 
     path: str
-    limit: int
     counts: Counter[str] = field(default_factory=Counter)
-    lines: list[tuple[int, str]] = field(default_factory=list)
+    bad: list[tuple[int, str]] = field(default_factory=list)
 
-    def add(self, line: int, reason: str) -> None:
+    def blocks(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield (number of the first line, lines) of each block of ``BLOCK`` bytes."""
+        first, held, size = 1, list[bytes](), 0
+        for line in bounded_lines(self.path):
+            held.append(line)
+            size += len(line)
+            self.counts["read"] += 1
+            if size >= BLOCK:
+                yield first, held
+                first, held, size = first + len(held), [], 0
+        if held:
+            yield first, held
+
+    def quarantine(self, line: int, reason: str) -> None:
         """Record a bad line; raise a ``CorpusError`` if there are more than allowed."""
-        self.lines.append((line, reason))
+        self.bad.append((line, reason))
         self.counts["bad"] += 1
-        if len(self.lines) > self.limit:
-            first, why = self.lines[0]
+        if len(self.bad) > BAD_LINES:
+            first, why = self.bad[0]
             message = (
-                f"{reason}; this is bad line {len(self.lines)} and {self.limit} are allowed "
+                f"{reason}; this is bad line {len(self.bad)} and {BAD_LINES} are allowed "
                 f"(the first: line {first}, {why}); fix the file"
             )
             raise CorpusError(self.path, message, line=line)
 
-
-def blocks(quarantine: Quarantine) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield (number of the first line, lines) of each block of ``BLOCK`` bytes."""
-    first, held, size = 1, list[bytes](), 0
-    for line in bounded_lines(quarantine.path):
-        held.append(line)
-        size += len(line)
-        quarantine.counts["read"] += 1
-        if size >= BLOCK:
-            yield first, held
-            first, held, size = first + len(held), [], 0
-    if held:
-        yield first, held
+    def save_bad(self, draft: Path) -> None:
+        """Write the bad lines."""
+        rows = (json.dumps({"line": line, "reason": why}) for line, why in self.bad)
+        (draft / "quarantine.jsonl").write_text("".join(f"{row}\n" for row in rows))
 
 
-@dataclass(frozen=True)
-class VectorFile:
-    """A file of word vectors, ``glove:FILE`` or ``fasttext:FILE``."""
+def _read(form: str, source: _Lines) -> Iterator[Block]:
+    """Yield blocks of words [B] and vectors [B, n], including duplicates.
 
-    spec: str
-    format: str
-    path: str
-
-    @classmethod
-    def parse(cls, spec: str) -> VectorFile:
-        """Parse a specification; raise ``InvalidValue`` for another format or a missing file."""
-        name, _, path = spec.partition(":")
-        if name not in FORMATS or not path:
-            raise InvalidValue("--vectors", spec, "write glove:FILE or fasttext:FILE")
-        return cls(spec, name, path)
-
-    def read(self, quarantine: Quarantine) -> Iterator[Block]:
-        """Yield blocks of words [B] and vectors [B, n], including duplicates.
-
-        Raises:
-            CorpusError: the file cannot be read, its first line is invalid, its number of words is
-                not that of the header, or it has too many bad lines.
-        """
-        width, expected = 0, None
-        for number, lines in blocks(quarantine):
-            if number == 1:
-                width, expected = self._first_line(lines[0])
-                if width > WIDEST:
-                    reason = f"the vectors have {width:,} numbers, more than the limit {WIDEST:,}"
-                    raise CorpusError(self.path, reason, line=1)
-                skipped = int(expected is not None)
-                lines, number = lines[skipped:], number + skipped
-                quarantine.counts["read"] -= skipped
-            yield _parsed(lines, number, width, quarantine)
-        found = quarantine.counts["read"]
-        if not found:
-            raise CorpusError(self.path, "the file has no word vectors")
-        if expected is not None and found != expected:
-            reason = f"the first line says {expected} words, but the file has {found}"
-            raise CorpusError(self.path, f"{reason}; fetch it again")
-
-    def _first_line(self, line: bytes) -> tuple[int, int | None]:
-        """Return the width of the vectors, and their number if the file has a header."""
-        fields = line.split()
-        header = len(fields) == 2 and all(part.isdigit() for part in fields)
-        if self.format == "fasttext":
-            if not header or int(fields[1]) < 1:
-                reason = "the first line is not 'count width'; use glove:FILE if there is no header"
-                raise CorpusError(self.path, reason, line=1)
-            return int(fields[1]), int(fields[0])
-        if header or len(fields) < 2:
-            reason = "the first line is not a word and its numbers"
-            fix = "; use fasttext:FILE for a file that begins with 'count width'" if header else ""
-            raise CorpusError(self.path, reason + fix, line=1)
-        return len(fields) - 1, None
+    Raises:
+        CorpusError: the file cannot be read, its first line is invalid, its number of words is not
+            that of the header, or it has too many bad lines.
+    """
+    width, expected = 0, None
+    for number, lines in source.blocks():
+        if number == 1:
+            width, expected = _first_line(form, source.path, lines[0])
+            if width > WIDEST:
+                reason = f"the vectors have {width:,} numbers, more than the limit {WIDEST:,}"
+                raise CorpusError(source.path, reason, line=1)
+            skipped = int(expected is not None)
+            lines, number = lines[skipped:], number + skipped
+            source.counts["read"] -= skipped
+        yield _words_and_vectors(lines, number, width, source)
+    found = source.counts["read"]
+    if not found:
+        raise CorpusError(source.path, "the file has no word vectors")
+    if expected is not None and found != expected:
+        reason = f"the first line says {expected} words, but the file has {found}"
+        raise CorpusError(source.path, f"{reason}; fetch it again")
 
 
-def _parsed(lines: Sequence[bytes], number: int, width: int, quarantine: Quarantine) -> Block:
+def _first_line(form: str, path: str, line: bytes) -> tuple[int, int | None]:
+    """Return the width of the vectors, and their number if the file has a header."""
+    fields = line.split()
+    header = len(fields) == 2 and all(part.isdigit() for part in fields)
+    if form == "fasttext":
+        if not header or int(fields[1]) < 1:
+            reason = "the first line is not 'count width'; use glove:FILE if there is no header"
+            raise CorpusError(path, reason, line=1)
+        return int(fields[1]), int(fields[0])
+    if header or len(fields) < 2:
+        reason = "the first line is not a word and its numbers"
+        fix = "; use fasttext:FILE for a file that begins with 'count width'" if header else ""
+        raise CorpusError(path, reason + fix, line=1)
+    return len(fields) - 1, None
+
+
+def _words_and_vectors(lines: Sequence[bytes], number: int, width: int, source: _Lines) -> Block:
     """Parse lines of a word and ``width`` finite numbers; quarantine others."""
     found = []
     for place, line in enumerate(lines, start=number):
         parts = _split(line.rstrip(b" \r\n"), width)
         if isinstance(parts, str):
-            quarantine.add(place, parts)
+            source.quarantine(place, parts)
         else:
             found.append((place, *parts))
     values = _floats([numbers for _, _, numbers in found], width)
@@ -311,7 +299,7 @@ def _parsed(lines: Sequence[bytes], number: int, width: int, quarantine: Quarant
     for place, word, numbers in found:  # one by one, to find the bad ones
         row = _floats([numbers], width)
         if row is None:
-            quarantine.add(place, f"the vector of {word!r} has a field that is no finite number")
+            source.quarantine(place, f"the vector of {word!r} has a field that is no finite number")
         else:
             words.append(word)
             rows.append(row)

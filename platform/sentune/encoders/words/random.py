@@ -32,10 +32,7 @@ INPUT_SCALE = 0.1
 class RandomEncoder(nn.Module, ABC):
     """Base of random encoders: max pooling over a state for each word.
 
-    Args:
-        inputs: n.
-        width: D.
-        generator: random generator of the weights.
+    ``inputs`` is n and ``width`` is D; ``generator`` draws the weights.
     """
 
     layer: nn.RNNBase
@@ -107,12 +104,9 @@ class EchoState(RandomEncoder):
 
 
 def recurrent_states(layer: nn.RNNBase, words: Tensor, lengths: Tensor) -> Tensor:
-    """Return the states [N, L, D] of a recurrent layer, with zeros on padding.
+    """Return the states [N, L, D] of a bidirectional layer, with zeros on padding.
 
-    Args:
-        layer: bidirectional layer.
-        words: [N, L, n] word vectors.
-        lengths: [N] number of words of each sentence, at least 1.
+    ``words`` are vectors, [N, L, n], and ``lengths`` the words of each sentence, [N], at least 1.
     """
     packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
     found: Tensor
@@ -124,16 +118,16 @@ def _uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -
     return torch.empty(shape).uniform_(-bound, bound, generator=generator)
 
 
-def _scaled(matrix: Tensor, steps: int = 100) -> Tensor:
+def _scaled(matrix: Tensor) -> Tensor:
     """Scale a square matrix to ``SPECTRAL_RADIUS``.
 
     The radius is estimated without a decomposition: over many products of a vector with the matrix,
     the mean logarithm of its growth tends to that of the radius, also for complex eigenvalues.
     """
     vector, growth = torch.ones(matrix.shape[0]), 0.0
-    for _ in range(steps):
+    for _ in range(100):
         vector = vector / vector.norm() @ matrix
-        growth += log(float(vector.norm())) / steps
+        growth += log(float(vector.norm())) / 100
     return matrix * (SPECTRAL_RADIUS / exp(growth))
 
 

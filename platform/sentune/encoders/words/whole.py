@@ -63,10 +63,8 @@ def load_whole(folder: Path) -> WordTable:
 def training_folder(words: WordTable, counts: NDArray[np.int64], cache: Path) -> str:
     """Return a cached folder with a self-contained table and the words' counts.
 
-    Args:
-        words: the table.
-        counts: [W] occurrences of each word in the training corpus.
-        cache: folder of the cache; several processes may use it at once.
+    ``counts`` are the words' occurrences in the training corpus, [W]. Several processes may do this
+    at once.
 
     Raises:
         InvalidValue: ``counts`` does not have one value of at least 0 for each word.

@@ -28,6 +28,7 @@ from sentune.credentials import without_credentials
 from sentune.errors import PlanError, named
 from sentune.io.atomic import StorageError, check_storage
 from sentune.io.databases import damage_in, database_url, sqlite_path
+from sentune.io.folders import folder_bytes
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Plan, bytes_bound, most_waiting
 
@@ -71,9 +72,8 @@ def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
         return
     waiting = most_waiting(config)
     most = bytes_bound(checkpoint_bytes, plan, config)
-    files = (file for file in Path(config.folder, "trials").rglob("*") if file.is_file())
     try:
-        check_storage(config.storage, max(0, most - sum(file.stat().st_size for file in files)))
+        check_storage(config.storage, max(0, most - folder_bytes(config.runs_folder)))
     except StorageError as error:
         stopped = f"{waiting} stopped ones that may continue, " if waiting else ""
         fix = (

@@ -18,6 +18,7 @@ from statistics import fmean
 import torch
 
 from sentune.errors import TrialFailed
+from sentune.io.folders import folder_bytes
 from sentune.methods import find
 from sentune.study.planning.plan import Probe
 from sentune.training.group import Group
@@ -136,7 +137,7 @@ def bytes_of(progress: Progress) -> int:
     """Return the bytes of the checkpoint that a progress writes."""
     with tempfile.TemporaryDirectory(prefix="sentune-probe-") as folder:
         progress.save(Path(folder))
-        return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
+        return folder_bytes(folder)
 
 
 def duration(seconds: float) -> str:

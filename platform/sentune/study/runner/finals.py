@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import count, islice
 from typing import Any
 
@@ -51,8 +50,11 @@ class Finals:
 
     def __init__(self, *, study: optuna.Study, store: TrialStore, config: StudyConfig) -> None:
         self.search, self.config = store, config
-        self.store = replace(
-            store, study=study, scheduler=None, constraints=(), budget=config.max_examples
+        self.store = TrialStore(
+            study=study,
+            storage=store.storage,
+            objectives=store.objectives,
+            budget=config.max_examples,
         )
         settle_orphans(self.store)
         wanted = [(trial, seed) for trial in self._chosen() for seed in self.seeds()]

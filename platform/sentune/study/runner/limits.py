@@ -37,7 +37,6 @@ def expected_rest(
     Args:
         runs: runs of the finals.
         max_examples: examples of a full run.
-        concurrent: runs at a time.
         rests: remaining share of a full run, for each running trial.
     """
     seen = [r for r in records if r.examples and not r.source]
@@ -83,13 +82,10 @@ class Limits:
     """Budget of a study, the resources that it has used, and why it ends.
 
     Args:
-        store: store of the search.
         budget: budget of all starts together.
         held: the driver's lock; None if no other process can see the study.
         finals: runs of the finals, for which hours and GPU hours are reserved.
-        concurrent: runs at a time.
         failed_share: share of failed trials above which the study ends.
-        clock: monotonic clock in seconds.
 
     Attributes:
         gpu_seconds: start of a run -> GPU seconds of its last charge.
@@ -150,11 +146,7 @@ class Limits:
         return seconds + self._clock() - at, gpus
 
     def closed(self, live: int = 0) -> str:
-        """Return why no further run may start; empty if one may.
-
-        Args:
-            live: number of running runs, which continue in any case.
-        """
+        """Return why no run may start beside the ``live`` running ones; empty if one may."""
         if self._budget != Budget() and not self.hours_used_up:
             store, records = self._store, self._store.records()
             spent = replace(self.used(), trials=sum(map(drawn, store.trials())))

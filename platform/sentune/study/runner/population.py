@@ -48,7 +48,6 @@ class Population(Source):
         space: search space; its ``live`` settings may change between two segments.
         members: training runs in parallel.
         generations: segments of each member; checkpoints are exchanged between them.
-        seed: seed of the study.
 
     Raises:
         InvalidValue: too few members or generations, more generations than examples, or no

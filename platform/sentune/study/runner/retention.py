@@ -66,8 +66,7 @@ def rule_of(
     """Return run -> which of its checkpoints are kept. Runs that are not listed are not touched.
 
     Args:
-        trials: trials of the search.
-        objectives: objectives that rank them.
+        trials: trials of the search, ranked by the objectives.
         keep: number of best trials whose best checkpoint is kept.
         finals: name -> run of the finals; all keep their best until the winner is published.
         winner: run whose model would be shipped now.
@@ -124,32 +123,28 @@ class Retention:
         if everything:
             self._applied.clear()
             self._published = published(self.config.folder)
-        rule = self.rule()
-        due = {name: stays for name, stays in rule.items() if stays is not Stays.ALL}
-        due = {name: stays for name, stays in due.items() if self._applied.get(name) is not stays}
+        rule = self.rule().items()
+        due = {
+            run: stays for run, stays in rule if stays not in (Stays.ALL, self._applied.get(run))
+        }
         if len(due) > MANY:  # start of a long study: most runs have no folder any more
             there = set(storage_of(self.config.runs_folder).entries())
             self._applied |= {name: stays for name, stays in due.items() if name not in there}
             due = {name: stays for name, stays in due.items() if name in there}
         for name, stays in due.items():
             store = CheckpointStore(self.config.directory(name))
+            drop = store.keep_best_only if stays is Stays.BEST else store.drop_all
             try:
-                if stays is Stays.BEST:
-                    store.keep_best_only()
-                else:
-                    store.drop_all()
+                drop()
             except OSError as error:  # such as a busy file system; the next call tries again
                 logger.warning("%s: its checkpoints could not be dropped: %s", name, error)
             else:
                 self._applied[name] = stays
 
     def keep_tables(self, view: StudyView, runs: Mapping[str, TrialRecord]) -> None:
-        """Write ``readouts.json`` of runs that have ended and have swept readouts.
+        """Write ``readouts.json`` of those ``runs`` that have ended and have swept readouts.
 
         It must be called before the runs' checkpoints, which contain the sweeps, are dropped.
-
-        Args:
-            runs: name -> record of the run.
         """
         kept = view.with_tables()
         ended = {n: run for n, run in runs.items() if run.state is not TrialState.RUNNING}
@@ -240,11 +235,11 @@ def removable_of(view: StudyView) -> list[Removable]:
         stored = {name for name in names if name.startswith(CHECKPOINT)}
         goes = stored - _kept(f"{folder}{place}", stored, rule.get(run, Stays.ALL))
         for name in names:
-            whys = [why for prefix, why in SET_ASIDE.items() if name.startswith(prefix)]
+            why = next((why for prefix, why in SET_ASIDE.items() if name.startswith(prefix)), "")
             if name in goes:
-                add(place, name, "checkpoints that the study does not keep")
-            elif whys:
-                add(place, name, whys[0])
+                why = "checkpoints that the study does not keep"
+            if why:
+                add(place, name, why)
     if files.isdir(f"{root}/{SCRATCH}"):
         add("", SCRATCH, "scratch of Ray Train")
     return found
@@ -277,8 +272,13 @@ def _rule(view: StudyView) -> dict[str, Stays]:
     )
 
 
-def abandoned_scratch() -> list[Path]:
-    """Return temporary folders of Ray Tune that killed drivers left on this machine."""
+def abandoned_scratch(study: str | None = None) -> list[Path]:
+    """Return temporary folders of Ray Tune that killed drivers left on this machine.
+
+    Args:
+        study: name of the study whose folders are wanted; None for all.
+    """
     found = Path(tempfile.gettempdir()).glob("sentune-tune-*")
-    owned = ((path, re.match(r"sentune-tune-(\d+)-", path.name)) for path in found)
+    own = rf"{re.escape(study)}-[^-]*$" if study else ""
+    owned = ((path, re.match(rf"sentune-tune-(\d+)-{own}", path.name)) for path in found)
     return sorted(path for path, owner in owned if owner and not runs(int(owner[1])))

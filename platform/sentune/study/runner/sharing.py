@@ -17,7 +17,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
@@ -41,7 +41,6 @@ class Claim:
     """Resources that a study would like to use at a time.
 
     Attributes:
-        study: name of the study.
         cpus, gpus: CPUs and GPUs of a run.
         wanted: runs that the study could use at a time.
         weight: weight of the study; twice the weight gives twice the share.
@@ -90,25 +89,20 @@ class Sharing:
     def watched(self) -> Iterator[None]:
         """Update the claims once a second in a thread, so that trials never wait for it."""
 
-        def look() -> None:
+        def tried(action: Callable[[], object], told: str) -> None:
             try:
-                self.look()
+                action()
             except (ray.exceptions.RayError, OSError) as error:
-                logger.warning("cannot read the claims of other studies for now: %s", error)
+                logger.warning("cannot %s: %s", told, error)
 
         self.look()
         try:
-            with repeated(look, EVERY, "sharing"):
+            read = "read the claims of other studies for now"
+            with repeated(lambda: tried(self.look, read), EVERY, "sharing"):
                 yield
         finally:
-            try:
-                self._store.remove(self._key)
-            except (ray.exceptions.RayError, OSError) as error:
-                logger.warning(
-                    "cannot remove this study's claim; it counts for %g s more: %s",
-                    FORGOTTEN,
-                    error,
-                )
+            left = f"remove this study's claim; it counts for {FORGOTTEN:g} s more"
+            tried(lambda: self._store.remove(self._key), left)
 
     def look(self) -> None:
         """Write this study's claim, and compute its share."""

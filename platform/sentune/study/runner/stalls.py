@@ -41,7 +41,6 @@ class StallWatch:
         limit: seconds without a beat after which a run has stalled; None for ``auto``, see
             ``FEWEST_SECONDS``. Only time in which the driver itself was awake counts.
         beats: run -> newest beat in the control actor's last answer.
-        clock: monotonic clock in seconds.
         slowest: longest interval between two beats so far, in seconds.
     """
 

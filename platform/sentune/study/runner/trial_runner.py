@@ -46,7 +46,6 @@ class TrialRunner:
     Attributes:
         phases: phases in their order, run by the same worker processes; the next one starts when
             the previous one has no run left.
-        limits: limits that end the study early.
         retire_after: number of runs after which worker processes are replaced.
         max_failures: deaths of a run's processes after which it is still started again.
         gpus: GPUs of a run's workers until it reports them.
@@ -55,7 +54,6 @@ class TrialRunner:
             and end by themselves; Tune stops other runs.
         sharing: limit on runs by the shares of the studies on the cluster; None without others.
         stalls: detection of stalled runs; None if it is off.
-        phase: current phase.
         live: Tune's trial id -> its candidate.
         last: Tune's trial id -> last report of its run.
         crashes: name of a run -> why its process died or was ended.
@@ -274,11 +272,7 @@ class TrialRunner:
         counts: bool = False,
         anew: bool = False,
     ) -> None:
-        """Queue a run again, from its newest checkpoint or ``anew`` from its beginning.
-
-        Args:
-            note: why, for the user.
-        """
+        """Queue a run again, from its newest checkpoint or ``anew`` from its beginning."""
         if anew:
             note = f"again from its beginning: {note}"
             candidate = replace(candidate, start_from="", start_at=0)

@@ -38,7 +38,6 @@ class Candidate:
         number: number of its Optuna trial.
         name: name of the run and its folder, ``0007`` or ``finalist-0007-seed-3``.
         settings: all settings, drawn and fixed.
-        seed: seed of the training run.
         micro_batch: sentences at a time, after the run ran out of memory; 0 for the settings' own.
         start_from: run whose checkpoint it starts from if it has none itself; empty for none.
         start_at: examples of that checkpoint.
@@ -81,10 +80,9 @@ class Source(ABC):
         self._orphans, self._closed = deque(run.number for run in orphans), False
 
     def next(self, live: int) -> Candidate | None:
-        """Return the next run; None if there is none now, or none any more (``finished``).
+        """Return the next run beside the ``live`` running ones.
 
-        Args:
-            live: number of running runs.
+        None if there is none now, or none any more (``finished``).
         """
         number: int | None = None
         if self._orphans:
@@ -123,7 +121,6 @@ class SearchSource(Source):
 
     Args:
         trials: number of drawn trials over all starts; copies do not count.
-        seed: seed of the study.
         sampler: a sampler, or its name as ``--sampler`` takes it.
         first: whether to try the space's first points before the sampler draws.
         has_checkpoint: returns whether a run, by its name, has a checkpoint at so many examples.
@@ -190,8 +187,7 @@ class SearchSource(Source):
             number = None if self._ending and ended else self._promoted(trials, ended)
             if number is not None:
                 return self._go_on(number, to_end=True)
-        scheduler = self.store.scheduler
-        promotes = scheduler is not None and scheduler.most_waiting(self.planned) > 0
+        promotes = self.store.scheduler.most_waiting(self.planned) > 0
         # stay open while a stopped trial may be promoted, or a running one stopped and promoted
         if not (at_work and ((promotes and not to_end) or self._waiting(trials))):
             self._closed = True
@@ -235,14 +231,10 @@ class SearchSource(Source):
 
     def _promoted(self, trials: Sequence[FrozenTrial], complete: int | None = None) -> int | None:
         """Return the number of the stopped trial to promote now; see ``Scheduler.promoted``."""
-        if self.store.scheduler is None:
-            return None
         return self.store.scheduler.promoted(*self._standing(trials), complete)
 
     def _waiting(self, trials: Sequence[FrozenTrial]) -> set[int]:
         """Return the numbers of stopped trials that may still be promoted."""
-        if self.store.scheduler is None:
-            return set()
         return self.store.scheduler.waiting(*self._standing(trials), self.planned)
 
     def needed(self) -> set[str]:
@@ -370,9 +362,8 @@ class FinalsSource(Source):
         asked = {(trial.id, seed) for trial, seed in wanted}
         orphans = [run for run in running_of(store) if identity(run) in asked]
         super().__init__(store, orphans)
-        ended = [run for run in store.trials() if run.state.is_finished() and not again]
         # a run that failed for an external reason, such as a lost worker, is repeated
-        answered = [run for run in ended if run.state != Stored.FAIL or codec.repeats(run)]
+        answered = [] if again else [run for run in store.trials() if codec.answers(run)]
         known = {identity(run) for run in orphans + answered}
         self._left = deque((trial, seed) for trial, seed in wanted if (trial.id, seed) not in known)
 

@@ -74,7 +74,6 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
             begun()
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Store the milestone, and stop the trial if its rung does."""
         goes_on = self.runner.hear(trial.trial_id, result)
         return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
@@ -149,7 +148,6 @@ class StudySearch(SearchGenerator):  # type: ignore[misc]  # nor here
     __getstate__ = _RunnerPart.__getstate__
 
     def next_trial(self) -> Trial | None:
-        """Return the next trial, if there is one now."""
         trial = super().next_trial()
         if trial is None and self.searcher.has_room:
             self._ask_again = time.monotonic() + ASK_AGAIN_SECONDS
@@ -204,6 +202,7 @@ def run_trials(
     trainable: Callable[[dict[str, Any]], None],
     runner: TrialRunner,
     *,
+    study: str,
     concurrent: int,
     begun: Callable[[], None],
 ) -> bool:
@@ -213,6 +212,7 @@ def run_trials(
     counts as no failure, and a trial that ran out of memory gets a smaller micro-batch.
 
     Args:
+        study: name of the study, for the names of its temporary files.
         concurrent: trials at a time.
         begun: called once while the process of the first trial starts, so it costs no extra time.
 
@@ -227,9 +227,8 @@ def run_trials(
         return str(trial.config["trial"])
 
     # Tune's files are never read; `study gc` removes those of killed processes
-    files = tempfile.TemporaryDirectory(
-        prefix=f"sentune-tune-{os.getpid()}-", ignore_cleanup_errors=True
-    )
+    prefix = f"sentune-tune-{os.getpid()}-{study}-"
+    files = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     # By default Tune starts one process at a time for a searcher's trials, and a trial that ends
     # passes its process to the waiting one, whose own Tune ends: short trials ran one at a time.
     pending = {"TUNE_MAX_PENDING_TRIALS_PG": str(concurrent)}
@@ -274,11 +273,7 @@ def _own_error(error: BaseException | None) -> SentuneError | None:
 
 @contextmanager
 def quiet(**more: str) -> Iterator[None]:
-    """Silence Tune's tables, result files and advice on restoring experiments.
-
-    Args:
-        more: further environment variables of Tune.
-    """
+    """Silence Tune's tables, result files and advice; ``more`` are further variables of Tune."""
     wanted = QUIET | more
     before = {name: os.environ.get(name) for name in wanted}
     loggers = {logging.getLogger(name): level for name, level in LEVELS.items()}

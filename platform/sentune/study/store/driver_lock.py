@@ -142,7 +142,6 @@ class DriverLock:
         beat: seconds between beats.
         counted: whether the time counts as time in which the study was driven.
         last_start: largest generation known from elsewhere, such as the study's summary.
-        clock, sleep: monotonic clock and sleep function, in seconds.
 
     Attributes:
         signal: request of ``sentune study stop`` at the last beat: empty, ``stop`` or ``stop now``.
@@ -262,16 +261,16 @@ class DriverLock:
 
     def renew(self) -> None:
         """Write one beat. If the file or database does not answer, the next beat tries again."""
+        self._ask(self._beat)
 
-        def renewed() -> bool:
-            now = self.clock()
-            record = self.backend.beat(self.generation, self._driven(now))
-            if record is not None:
-                self._beaten, self._seconds = now, record.seconds
-                self.signal = max(self.signal, record.signal, key=len)
-            return record is not None
-
-        self._ask(renewed)
+    def _beat(self, *, last: bool = False) -> bool:
+        """Write one beat, and return whether the lock is held."""
+        now = self.clock()
+        record = self.backend.beat(self.generation, self._driven(now), last=last)
+        if record is not None:
+            self._beaten, self._seconds = now, record.seconds
+            self.signal = max(self.signal, record.signal, key=len)
+        return record is not None
 
     def _ask(self, question: Callable[[], bool]) -> None:
         """Ask the file or database whether the lock is held; set ``lost_because`` if it is not."""
@@ -312,17 +311,13 @@ class DriverLock:
             return
         self._left.set()
         self._thread.join()
-        if not self.lost_because:
-            self._last_beat()
-        self.backend.unlock()
-
-    def _last_beat(self) -> None:
         try:
-            record = self.backend.beat(self.generation, self._driven(self.clock()), last=True)
-            self._seconds = record.seconds if record is not None else self._seconds
+            if not self.lost_because:
+                self._beat(last=True)
         except UNANSWERED as error:  # the next driver sees that this process is gone
             why = first_line(error)
             logger.warning("study %s: its lock could not be released: %s", self.study, why)
+        self.backend.unlock()
 
     def __enter__(self) -> DriverLock:
         return self.acquire()
@@ -343,22 +338,16 @@ def _holder(backend: Backend, record: Record) -> Holder | None:
     return Holder(**vars(record), state=state)
 
 
-THERE = " (with the job's --storage, if it has one)"
-"""Hint in suggested commands on a study."""
-
-
 def _refusal(study: str, holder: Holder | None) -> str:
     if holder is None:
         return f"study {study!r} is driven by an unknown process"
-    driven = f"study {study!r} is driven by another process: {holder}.\n"
+    pid, there = holder.driver.pid, "(with the job's --storage, if it has one)"
+    fix = f"If its machine is dead, free the lock with: sentune study release {study} {there}"
     if holder.state is ProcessState.SUSPENDED:
-        pid = holder.driver.pid
-        return f"{driven}It is suspended; continue it (kill -CONT {pid}) or kill it (kill {pid})"
-    if holder.state is ProcessState.RUNNING:
-        return f"{driven}Stop it with: sentune study stop {study}{THERE}"
-    return (
-        f"{driven}If its machine is dead, free the lock with: sentune study release {study}{THERE}"
-    )
+        fix = f"It is suspended; continue it (kill -CONT {pid}) or kill it (kill {pid})"
+    elif holder.state is ProcessState.RUNNING:
+        fix = f"Stop it with: sentune study stop {study} {there}"
+    return f"study {study!r} is driven by another process: {holder}.\n{fix}"
 
 
 def _awake() -> float:

@@ -8,7 +8,7 @@ import os
 import socket
 import weakref
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -104,10 +104,18 @@ class Record:
     quiet: float = 0.0
 
     @classmethod
-    def of(cls, fields: Mapping[Any, Any]) -> Record:
-        """Return the record with these fields; ``driver`` is the text of ``to_json``, or empty."""
-        driver = fields.get("driver")
-        return cls(**{**fields, "driver": Driver(**json.loads(driver)) if driver else None})
+    def of(cls, given: Mapping[Any, Any]) -> Record:
+        """Return the record with these fields; ``driver`` is the text of ``to_json``, or empty.
+
+        Fields that only newer versions know are left out.
+        """
+        text = given.get("driver")
+        driver = Driver(**_known(Driver, json.loads(text))) if text else None
+        return cls(**{**_known(cls, given), "driver": driver})
+
+
+def _known(kind: type[Driver | Record], given: Mapping[Any, Any]) -> dict[str, Any]:
+    return {field.name: given[field.name] for field in fields(kind) if field.name in given}
 
 
 LOCKS: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -18,14 +18,14 @@ import shlex
 import weakref
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from optuna.storages import BaseStorage, JournalStorage
-from optuna.storages.journal import BaseJournalBackend
+from optuna.storages.journal import BaseJournalBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, TrialState
 
 from sentune.errors import DamagedFile, InvalidValue, Overtaken, StudyConflict
@@ -238,22 +238,31 @@ class StudyJournal(JournalStorage):
     def compact(self) -> None:
         """Rewrite the file with one line per trial; readers open the new file by themselves.
 
-        If the disk is too full for another file, the old one stays.
+        A dashboard cannot append meanwhile, because it writes under the same lock of Optuna's. If
+        the disk is too full for another file, the old one stays.
         """
         old, beside = self.file, Path(f"{self.file.path}.partial")
-        beside.unlink(missing_ok=True)
-        copy = StudyJournal(str(beside), driver=True)
-        copy.file.generation, copy.file.check = old.generation, old.check
+        lock = JournalFileSymlinkLock(old.path)
         try:
+            lock.acquire()
+        except OSError as error:  # a file system without links
+            logger.warning("the journal could not be compacted: %s", error)
+            return
+        try:
+            beside.unlink(missing_ok=True)
+            copy = StudyJournal(str(beside), driver=True)
+            copy.file.generation, copy.file.check = old.generation, old.check
             with copy.together():
                 copy_studies(self, copy, [study.study_name for study in self.get_all_studies()])
+            beside.replace(old.path)
+            self._open(old.path, driver=old.driver)
+            self.file.generation, self.file.check = old.generation, old.check
         except StorageError as error:
             logger.warning("the journal could not be compacted: %s", error)
             beside.unlink()
-            return
-        beside.replace(old.path)
-        self._open(old.path, driver=old.driver)
-        self.file.generation, self.file.check = old.generation, old.check
+        finally:
+            with suppress(RuntimeError):  # released by a dashboard that has waited for 30 s
+                lock.release()
 
 
 def copy_studies(source: BaseStorage, target: BaseStorage, names: list[str]) -> int:

@@ -34,6 +34,7 @@ from sentune.study.store.trial_codec import TOKEN, TWIN
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
+K = TypeVar("K")
 T = TypeVar("T")
 
 PATIENCE = 15.0
@@ -265,9 +266,9 @@ class StudyDatabase(BaseStorage):
         """Return all trials of a study, from the cache if they cannot have changed."""
         with self._lock:
             if study_id not in self._trials:
-                read = self._asked(lambda: self._backend.get_all_trials(study_id, deepcopy=False))
-                self._trials[study_id] = read
-                return read
+                read = partial(self._backend.get_all_trials, study_id, deepcopy=False)
+                self._trials[study_id] = self._asked(read)
+                return self._trials[study_id]
             known = self._trials[study_id]
             if self.driver:
                 again = [number for study, number in self._changed if study == study_id]
@@ -324,18 +325,16 @@ class StudyDatabase(BaseStorage):
             waiting(self.engine, lambda _: write(study_id, key, value))
 
     def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        with self._lock:
-            if not self.driver or study_id not in self._attributes:
-                read = self._backend.get_study_user_attrs
-                self._attributes[study_id] = self._asked(lambda: read(study_id))
-            return self._attributes[study_id]
+        return self._read_once(self._attributes, study_id, self._backend.get_study_user_attrs)
 
     def get_study_id_from_name(self, study_name: str) -> int:
+        return self._read_once(self._studies, study_name, self._backend.get_study_id_from_name)
+
+    def _read_once(self, known: dict[K, T], key: K, read: Callable[[K], T]) -> T:
         with self._lock:
-            if not self.driver or study_name not in self._studies:
-                read = self._backend.get_study_id_from_name
-                self._studies[study_name] = self._asked(lambda: read(study_name))
-            return self._studies[study_name]
+            if not self.driver or key not in known:
+                known[key] = self._asked(lambda: read(key))
+            return known[key]
 
     set_study_system_attr = _waited(RDBStorage.set_study_system_attr)
     get_study_name_from_id = _waited(RDBStorage.get_study_name_from_id)

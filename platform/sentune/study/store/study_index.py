@@ -143,14 +143,13 @@ def _readings(content: Any) -> list[dict[str, Any]]:
 
 def _in_folder(name: str, folder: str, optuna_url: str | None) -> StudyPlace | None:
     """Return the study in a folder; None if the folder holds none."""
-    description: dict[str, Any] = {}
     trouble = ""
     try:
-        read = read_json(f"{folder}/{DESCRIPTION}")
-        if not isinstance(read.get("options", {}), dict):
+        description = read_json(f"{folder}/{DESCRIPTION}")
+        if not isinstance(description.get("options", {}), dict):
             raise ValueError("options is not an object")
-        description = read
     except ValueError as error:  # one damaged file must not hide the other studies
+        description = {}
         trouble = f"{DESCRIPTION} is damaged ({error}); run the study's own command to rewrite it"
     stored = description.get("options", {}).get("optuna") or ""
     named = optuna_url or sqlite_from(stored, description.get("folder", ""))

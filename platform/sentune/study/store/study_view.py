@@ -166,14 +166,10 @@ class StudySnapshot:
     def leading(self) -> TrialRecord | None:
         """Feasible trial with the best finite objective so far, complete or not."""
         metric = self.objective.metric
-        scored = [
-            trial
-            for trial in (*self.ends, *self.trials)  # a continued one has its parents' best, too
-            if math.isfinite(trial.metrics.get(metric, math.nan))
-            and not trial.on_part
-            and trial.feasible
-        ]
-        return max(scored, key=lambda trial: self.objective.of(trial.metrics), default=None)
+        every = (*self.ends, *self.trials)  # a continued one has its parents' best, too
+        scored = [t for t in every if math.isfinite(t.metrics.get(metric, math.nan))]
+        able = (t for t in scored if t.feasible and not t.on_part)
+        return max(able, key=lambda trial: self.objective.of(trial.metrics), default=None)
 
     @cached_property
     def spent(self) -> Spent:
@@ -189,9 +185,9 @@ class StudySnapshot:
                 found[run.trial][run.seed] = run.record
         finalists = []
         for trial, of in found.items():
-            (_, first), *_ = runs = sorted(of.items())
+            first, runs = of[min(of)], dict(sorted(of.items()))
             known = FinalistRecord.of(
-                dict(runs), trial=trial, settings=first.settings, readouts=first.readouts
+                runs, trial=trial, settings=first.settings, readouts=first.readouts
             )
             finalists.append(known)
         return ranked_finalists(finalists, self.objective, self.constraints)
@@ -285,11 +281,10 @@ class StudyView:
             state, reason = "unknown", "its folder has its end; give its --storage, too"
         elif state in ("", "running"):
             state, reason = ("interrupted", GOES_ON) if trials else ("new", "")
-        reads: list[dict[str, Any]] = []
         try:
             reads = self.place.test_reads()
         except DamagedFile as error:
-            trouble = trouble or str(error)
+            reads, trouble = [], trouble or str(error)
         return {
             "state": state,
             "reason": self.place.trouble or trouble or reason,

@@ -95,13 +95,12 @@ def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
 
 
 def answers(trial: FrozenTrial) -> bool:
-    """Return whether another trial with the same settings would give the same result."""
-    return trial.state in (Stored.COMPLETE, Stored.PRUNED) or repeats(trial)
+    """Return whether another trial with the same settings would give the same result.
 
-
-def repeats(trial: FrozenTrial) -> bool:
-    """Return whether a trial failed and would fail again with the same settings."""
-    return trial.state == Stored.FAIL and bool(ending(trial).get(REPEATS))
+    A failed trial does if it would fail again.
+    """
+    repeats = trial.state == Stored.FAIL and bool(ending(trial).get(REPEATS))
+    return repeats or trial.state in (Stored.COMPLETE, Stored.PRUNED)
 
 
 def ending(trial: FrozenTrial) -> Mapping[str, Any]:

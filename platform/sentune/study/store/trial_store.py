@@ -26,7 +26,7 @@ from optuna.trial import TrialState as Stored
 from sentune.credentials import without_credentials
 from sentune.launchers.trial_report import Report
 from sentune.records import TrialRecord
-from sentune.study.schedulers import Scheduler
+from sentune.study.schedulers import NO_RUNGS, Scheduler
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.store import trial_codec as codec
 from sentune.study.store.journal import StudyJournal
@@ -39,7 +39,7 @@ class TrialStore:
     Attributes:
         objectives: objectives of the search; rungs and the best milestone use the first.
         budget: examples of a full trial.
-        scheduler: stops trials at rungs; None if every trial runs to its end, as in the finals.
+        scheduler: stops trials at rungs; by default every trial runs to its end, as in the finals.
         constraints: limits on metrics; the sampler learns which trials violate one.
     """
 
@@ -47,7 +47,7 @@ class TrialStore:
     storage: BaseStorage
     objectives: Sequence[Objective]
     budget: int
-    scheduler: Scheduler | None = None
+    scheduler: Scheduler = NO_RUNGS
     constraints: Sequence[Constraint] = ()
     _ended: dict[int, TrialRecord] = field(default_factory=dict, init=False, repr=False)
 
@@ -109,7 +109,6 @@ class TrialStore:
         Args:
             params: drawn values, from the distributions of the same names.
             settings: all settings of the trial, drawn and fixed.
-            attributes: further user attributes.
         """
         template = create_trial(
             state=Stored.RUNNING,
@@ -169,9 +168,7 @@ class TrialStore:
         return f"{listed} at {report.examples:,} examples; measured: {', '.join(report.metrics)}"
 
     def _verdict(self, stored: FrozenTrial, report: Report) -> str:
-        if self.scheduler is None or report.examples not in self.scheduler.rungs:
-            return ""
-        if codec.TO_END in stored.user_attrs:
+        if report.examples not in self.scheduler.rungs or codec.TO_END in stored.user_attrs:
             return ""
         parent = stored.user_attrs.get(codec.PARENT)  # was promoted from these rungs
         if parent is not None and report.examples <= codec.stopped_at(self.get(parent)):
