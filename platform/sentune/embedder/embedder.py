@@ -30,7 +30,6 @@ from sentune.methods.invertible_representations import Representations
 from sentune.readouts.grid import REPRESENTATION
 from sentune.tasks.base import ModelTask, Result, Task, evaluate
 from sentune.tasks.variants import SHIPPED, evaluate_representations
-from sentune.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from sentune.embedder.index import Found
@@ -95,7 +94,7 @@ class Embedder(Comparing, Operations):
             place = device_of(device)
             return PointEmbedder(str(source), pretrained_encoder(str(source), place), place)
         (method, tokenizer, settings, readouts), folder, card = read_model(source)
-        stored = {"settings": settings, "readouts": readouts, "card": card}
+        stored: Any = {"settings": settings, "readouts": readouts, "card": card}
         if isinstance(method, ClosedForm):
             embed = partial(_fitted_rows, method, int(readouts[method.axis.name]))
             return PointEmbedder(method.name, embed, torch.device("cpu"), **stored)
@@ -181,18 +180,10 @@ class Embedder(Comparing, Operations):
             InvalidValue: the model does not support ``component_from``.
         """
         self.require_component(component_from)
-
-        def embed(sentences: list[str]) -> Tensor:
-            return self.embed_known(sentences, batch_size=batch_size)
-
-        return evaluate(
-            tasks,
-            embed,
-            self.geometry,
-            readouts,
-            features=lambda sentences: self.features(sentences, batch_size=batch_size),
-            generate=self.generate if self.decodes else None,
-        )
+        embed = partial(self.embed_known, batch_size=batch_size)
+        features = partial(self.features, batch_size=batch_size)
+        generate = self.generate if self.decodes else None
+        return evaluate(tasks, embed, self.geometry, readouts, features=features, generate=generate)
 
 
 class PointEmbedder(Embedder):
@@ -254,8 +245,7 @@ class InvertibleEmbedder(PointEmbedder):
     def __init__(self, method: Invertible, device: torch.device, **stored: Any) -> None:
         super().__init__(method.name, self._represented, device, **stored)
         self.method = method.to(self.device).eval()
-        default = TrainingSettings.model_fields["max_length"].default
-        self.max_length = int(self.settings.get("max_length") or default)
+        self.max_length = int(self.settings["max_length"])
         name = REPRESENTATION.name
         found = self.readouts.get(name) or self.readouts.get(f"sts/{name}")
         self.representation = str(found or SHIPPED)
@@ -274,14 +264,12 @@ class InvertibleEmbedder(PointEmbedder):
                 or ``task``, those of these sentences, as in the papers' evaluations.
             batch_size: sentences per batch.
         """
-        found = Representations(self.method, max_length=self.max_length, size=batch_size)
         with torch.no_grad():
-            return found(listed(sentences), component_from)
+            return self._representations(batch_size)(listed(sentences), component_from)
 
     def features(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
         """Return maxima, minima and means of both encoders for a linear classifier, [N, 6 d_z]."""
-        found = Representations(self.method, max_length=self.max_length, size=batch_size)
-        return found.features(listed(sentences))
+        return self._representations(batch_size).features(listed(sentences))
 
     def evaluate(
         self,
@@ -302,8 +290,11 @@ class InvertibleEmbedder(PointEmbedder):
         def represent(sentences: Sequence[str]) -> dict[str, Tensor]:
             return self.represent(sentences, component_from, batch_size=batch_size)
 
-        own = Representations(self.method, max_length=self.max_length, size=batch_size)
-        return evaluate_representations(tasks, represent, features=own.features, readouts=readouts)
+        own = self._representations(batch_size).features
+        return evaluate_representations(tasks, represent, features=own, readouts=readouts)
+
+    def _representations(self, size: int) -> Representations:
+        return Representations(self.method, max_length=self.max_length, size=size)
 
     @cached_property
     def _widths(self) -> dict[str, int]:

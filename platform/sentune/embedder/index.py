@@ -23,7 +23,7 @@ from sentune.geometry.points import Points
 from sentune.tasks.nearest_passages import NOTHING, NearestPassages
 
 if TYPE_CHECKING:
-    from sentune.embedder.encode import Comparing
+    from sentune.embedder.encode import Comparing, Embeddings
 
 ROWS = 4096  # rows of a row group; 4,096 embeddings of 768 numbers take 12.6 MB
 SENTENCES, FAISS = "sentences.parquet", "points.faiss"
@@ -88,8 +88,7 @@ class SentenceIndex:
                 made = faiss.index_factory(points.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
                 made.train(points)
             except RuntimeError as error:
-                said = str(error).splitlines()[0]
-                fix = f"FAISS cannot make this index: {said}"
+                fix = f"FAISS cannot make this index: {str(error).splitlines()[0]}"
                 raise InvalidValue("--factory", factory, fix) from error
             made.add(points)
             faiss.write_index(made, str(folder / FAISS))
@@ -115,15 +114,11 @@ class SentenceIndex:
                 nearest.add(torch.from_numpy(_rows(batch["embedding"])).to(embedded))
             hits = nearest.hits()
             scores, places = hits.scores.cpu().numpy(), hits.places.cpu().numpy()
-        texts = self._texts({int(place) for place in places.flat if place != NOTHING})
-        return [
-            [
-                Found(texts[int(place)], float(value), int(place))
-                for value, place in zip(*row, strict=True)
-                if place != NOTHING
-            ]
-            for row in zip(scores, places, strict=True)
-        ]
+        texts = self._texts({*places.flatten().tolist()} - {NOTHING})
+        rows = (
+            zip(*row, strict=True) for row in zip(scores.tolist(), places.tolist(), strict=True)
+        )
+        return [[Found(texts[p], score, p) for score, p in row if p != NOTHING] for row in rows]
 
     def _batches(self, *columns: str, rows: int = ROWS) -> Iterator[Any]:
         try:
@@ -212,15 +207,13 @@ def _blocks(source: Path) -> Iterator[tuple[list[str], int]]:
     with source.open("rb") as stream:
         lines = enumerate(stream, start=1)
         while block := list(islice(lines, ROWS)):
-            texts = [_decoded(source, number, line) for number, line in block]
+            texts = []
+            for number, line in block:
+                try:
+                    texts.append(line.decode("utf-8-sig" if number == 1 else "utf-8").strip())
+                except UnicodeDecodeError as error:
+                    raise CorpusError(source, f"not UTF-8: {error.reason}", line=number) from error
             yield texts, sum(len(line) for _, line in block)
-
-
-def _decoded(source: Path, number: int, line: bytes) -> str:
-    try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-    except UnicodeDecodeError as error:
-        raise CorpusError(source, f"not UTF-8: {error.reason}", line=number) from error
 
 
 def _score(geometry: Geometry, by: str) -> Callable[[Tensor, Tensor], Tensor] | None:
@@ -233,8 +226,7 @@ def _score(geometry: Geometry, by: str) -> Callable[[Tensor, Tensor], Tensor] | 
     if by not in ("entailed", "entailing"):
         raise InvalidValue("by", by, "choose one of similarity, entailed, entailing")
     if geometry.symmetric:
-        fix = "this model's similarity is symmetric; leave it out"
-        raise InvalidValue("by", by, fix)
+        raise InvalidValue("by", by, "this model's similarity is symmetric; leave it out")
     if by == "entailed":
         return geometry.entails_table
     return lambda queries, passages: geometry.entails_table(passages, queries).T
@@ -253,13 +245,13 @@ def _faiss(geometry: Geometry) -> Any:
     return faiss
 
 
-def _rows(column: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
+def _rows(column: Any) -> Embeddings:
     """Return a column of fixed-size lists as an array, [N, D]."""
     numbers = column.combine_chunks() if hasattr(column, "chunks") else column
-    found: np.ndarray[Any, Any] = numbers.flatten().to_numpy(zero_copy_only=False)
+    found: Embeddings = numbers.flatten().to_numpy(zero_copy_only=False)
     return found.reshape(len(numbers), -1).astype(np.float32)
 
 
-def _unit(points: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.float32]]:
+def _unit(points: Embeddings) -> Embeddings:
     lengths = np.linalg.norm(points, axis=1, keepdims=True)
     return np.ascontiguousarray(points / np.maximum(lengths, 1e-12), dtype=np.float32)

@@ -130,15 +130,13 @@ def _sentence_transformer(
         path = _folder(name)
         with no_progress_bars():
             if options.pooling is None and (Path(path) / "modules.json").is_file():
-                return SentenceTransformer(
-                    path, device=str(device), trust_remote_code=False, **loading
-                )
+                loading |= {"device": str(device), "trust_remote_code": False}
+                return SentenceTransformer(path, **loading)
             if options.pooling == "pooler":
                 output = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
                 loading |= {"modality_config": output, "module_output_name": "sentence_embedding"}
-                return SentenceTransformer(
-                    modules=[Transformer(path, **loading)], device=str(device)
-                )
+                pooler = Transformer(path, **loading)
+                return SentenceTransformer(modules=[pooler], device=str(device))
             transformer = Transformer(path, **loading)
             tokenizer = transformer.tokenizer
             if tokenizer.pad_token is None:  # as in many causal models; padding is masked
@@ -170,15 +168,13 @@ def _folder(name: str) -> str:
 def _random(source: str, kind: str, options: RandomOptions, device: torch.device) -> Encode:
     """Return a random encoder over word vectors; a sentence without known words is all zeros."""
     if kind not in KINDS:
-        raise InvalidValue(
-            "model", source, f"write random:KIND with KIND one of {', '.join(KINDS)}"
-        )
+        fix = f"write random:KIND with KIND one of {', '.join(KINDS)}"
+        raise InvalidValue("model", source, fix)
     if kind != "borep" and options.size % 2:
         raise InvalidValue("size", options.size, f"{kind} has two directions; give an even number")
-    cache = Path("~/.cache/sentune").expanduser()
-    words = open_words(options.vectors, None, cache)
-    width = words.vectors.shape[1]
-    encoder = KINDS[kind](width, options.size, torch.Generator().manual_seed(options.seed))
+    words = open_words(options.vectors, None, Path("~/.cache/sentune").expanduser())
+    generator = torch.Generator().manual_seed(options.seed)
+    encoder = KINDS[kind](words.vectors.shape[1], options.size, generator)
     return partial(_random_rows, words, encoder.to(device), device)
 
 
@@ -190,17 +186,15 @@ def _random_rows(
     batch_size: int,
 ) -> Tensor:
     found = words.ids(sentences)
-    rows = [found.ids[a:b] for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
-    known = [place for place, row in enumerate(rows) if len(row)]
-    out = torch.zeros(len(rows), encoder.width, device=device)
-    if known:
-        ids = [rows[k] for k in known]
+    known = found.lengths.nonzero()[0]
+    out = torch.zeros(len(found), encoder.width, device=device)
+    if len(known):
+        ids = [found.ids[found.offsets[k] : found.offsets[k + 1]] for k in known]
         chunks, restore = length_sorted_chunks(ids, batch_size, 0, device.type)
         parts = []
         with torch.no_grad():
             for chunk in chunks:
                 vectors = torch.from_numpy(words.vectors[chunk.input_ids.numpy()])
-                mask = chunk.attention_mask.bool().to(device)
-                parts.append(encoder(vectors.to(device), mask))
+                parts.append(encoder(vectors.to(device), chunk.attention_mask.bool().to(device)))
         out[known] = torch.cat(parts)[restore.to(device)]
     return out
