@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from sentune.embedder.references import rows_of
 from sentune.errors import CorpusError, InvalidValue, first_line
 from sentune.geometry.base import Geometry
 from sentune.geometry.points import Points
@@ -83,7 +84,7 @@ class SentenceIndex:
         )
         if faiss is not None:
             table = pq.read_table(folder / SENTENCES, columns=["embedding"])
-            points = _unit(_rows(table["embedding"]))
+            points = _unit(rows_of(table["embedding"]))
             try:
                 made = faiss.index_factory(points.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
                 made.train(points)
@@ -111,7 +112,7 @@ class SentenceIndex:
         else:
             nearest = NearestPassages(embedded, embedder.geometry, depth=k, score=score)
             for batch in self._batches("embedding"):
-                nearest.add(torch.from_numpy(_rows(batch["embedding"])).to(embedded))
+                nearest.add(torch.from_numpy(rows_of(batch["embedding"])).to(embedded))
             hits = nearest.hits()
             scores, places = hits.scores.cpu().numpy(), hits.places.cpu().numpy()
         texts = self._texts({*places.flatten().tolist()} - {NOTHING})
@@ -150,7 +151,7 @@ class SentenceIndex:
         first = next(self._batches("text", "embedding", rows=1), None)
         if first is None or not len(first):
             raise InvalidValue("INDEX", str(self.folder), "it has no sentences; make it again")
-        known = _rows(first["embedding"])[0]
+        known = rows_of(first["embedding"])[0]
         here = embedder.encode(first["text"][0].as_py())
         close = SAME_MODEL * np.abs(known).max()
         if known.shape != here.shape or np.abs(known - here).max() > close:
@@ -243,13 +244,6 @@ def _faiss(geometry: Geometry) -> Any:
         fix = "FAISS is not installed: pip install 'sentune[search]'"
         raise InvalidValue("--factory", FAISS, fix) from error
     return faiss
-
-
-def _rows(column: Any) -> Embeddings:
-    """Return a column of fixed-size lists as an array, [N, D]."""
-    numbers = column.combine_chunks() if hasattr(column, "chunks") else column
-    found: Embeddings = numbers.flatten().to_numpy(zero_copy_only=False)
-    return found.reshape(len(numbers), -1).astype(np.float32)
 
 
 def _unit(points: Embeddings) -> Embeddings:

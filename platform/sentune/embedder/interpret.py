@@ -65,10 +65,8 @@ def interpret(
     Without them, alpha_2 is 1, and alpha_1 is set for each sentence such that the 3 k references
     with the largest coverage are candidates.
 
-    Args:
-        references: reference sentences instead of those stored with the model. The sentence itself
-            is left out, compared without case and punctuation.
-        alpha_1, alpha_2: limits of the coverage instead of the model's readouts.
+    The sentence itself, compared without case and punctuation, is no reference. The arguments are
+    those of ``Embedder.interpretations``.
 
     Raises:
         InvalidValue: the model has no boxes, there are no references, k is below 1, or alpha_1 is
