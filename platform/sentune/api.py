@@ -271,11 +271,9 @@ def evaluate(
         readouts |= embedder.evaluate(tuning, **judge).readouts
     chosen = make_tasks(_corpora(tasks), dev=posed, **how)
     result = embedder.evaluate(chosen, readouts, **judge)
-    rows = [
-        {"metric": name, "value": value, "reason": ""} for name, value in result.metrics.items()
-    ]
-    rows += [{"metric": name, "value": None, "reason": why} for name, why in result.skipped.items()]
-    return pd.DataFrame(rows).set_index("metric")
+    rows: list[tuple[Any, ...]] = [(name, value, "") for name, value in result.metrics.items()]
+    rows += [(name, None, why) for name, why in result.skipped.items()]
+    return pd.DataFrame(rows, columns=["metric", "value", "reason"]).set_index("metric")
 
 
 def _name_of(method: str | type[SentenceMethod]) -> str:
@@ -316,14 +314,9 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _set(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return settings as values of ``--set``."""
-
-    def text(value: Any) -> str:
-        return "none" if value is None else str(value)
-
-    return tuple(
-        f"{name}={','.join(map(text, value)) if isinstance(value, list | tuple) else text(value)}"
-        for name, value in settings.items()
-    )
+    lists = {n: v if isinstance(v, list | tuple) else [v] for n, v in settings.items()}
+    texts = {n: ["none" if one is None else str(one) for one in some] for n, some in lists.items()}
+    return tuple(f"{name}={','.join(some)}" for name, some in texts.items())
 
 
 def _corpora(tasks: Mapping[str, Data]) -> list[tuple[str, Corpus]]:

@@ -35,17 +35,14 @@ class MtebEncoder:
     ) -> None:
         self.embedder = Embedder.load(model_name, device)
         method = self.embedder.method
-        self.mteb_model_meta: ModelMeta = ModelMeta.create_empty(
-            {
-                "name": f"sentune/{self.embedder.name}",
-                "revision": revision,
-                "n_parameters": sum(p.numel() for p in method.parameters())
-                if method is not None
-                else None,
-                "max_tokens": self.embedder.max_length,
-                "framework": ["PyTorch"],
-            }
-        )
+        known = {
+            "name": f"sentune/{self.embedder.name}",
+            "revision": revision,
+            "n_parameters": None if method is None else sum(p.numel() for p in method.parameters()),
+            "max_tokens": self.embedder.max_length,
+            "framework": ["PyTorch"],
+        }
+        self.mteb_model_meta: ModelMeta = ModelMeta.create_empty(known)
 
     def encode(self, inputs: Any, *, batch_size: int = 64, **_: Any) -> Embeddings:
         """Return packed embeddings, [N, D], of the N texts of a loader; prompts are ignored."""
@@ -54,15 +51,10 @@ class MtebEncoder:
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the similarities of all pairs of [N, D] and [M, D] embeddings, [N, M]."""
-        return torch.from_numpy(
-            self.embedder.similarity_table(_rows(embeddings1), _rows(embeddings2))
-        )
+        sides = map(torch.as_tensor, (embeddings1, embeddings2))
+        return torch.from_numpy(self.embedder.similarity_table(*sides))
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the similarities of N pairs of [N, D] embeddings, [N]."""
-        found = self.embedder.similarity(_rows(embeddings1), _rows(embeddings2))
+        found = self.embedder.similarity(*map(torch.as_tensor, (embeddings1, embeddings2)))
         return torch.from_numpy(np.atleast_1d(found))
-
-
-def _rows(embeddings: Any) -> Embeddings:
-    return np.atleast_2d(torch.as_tensor(embeddings).cpu().numpy())

@@ -89,14 +89,10 @@ class EntailmentTransformer(SentenceTransformer):  # type: ignore[misc]
 
     def similarity(self, embeddings1: Tensor, embeddings2: Tensor) -> Tensor:
         """Return the similarities of all pairs of [N, D] and [M, D] embeddings, [N, M]."""
-        first, second = _arrays(embeddings1, embeddings2)
+        first, second = map(torch.as_tensor, (embeddings1, embeddings2))
         return torch.from_numpy(self[0].embedder.similarity_table(first, second))
 
     def similarity_pairwise(self, embeddings1: Tensor, embeddings2: Tensor) -> Tensor:
         """Return the similarities of N pairs of [N, D] embeddings, [N]."""
-        first, second = _arrays(embeddings1, embeddings2)
+        first, second = map(torch.as_tensor, (embeddings1, embeddings2))
         return torch.from_numpy(np.atleast_1d(self[0].embedder.similarity(first, second)))
-
-
-def _arrays(*embeddings: Tensor) -> list[np.ndarray]:
-    return [np.asarray(torch.as_tensor(each).cpu()) for each in embeddings]

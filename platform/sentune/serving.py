@@ -185,8 +185,5 @@ def run(
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     serve.start(http_options={"host": host, "port": port})
     deployment: Any = ModelServer
-    needs = {"num_gpus": gpus}
-    served = deployment.options(num_replicas=replicas, ray_actor_options=needs).bind(
-        model, max_batch
-    )
-    serve.run(served, name="sentune", route_prefix="/")
+    placed = deployment.options(num_replicas=replicas, ray_actor_options={"num_gpus": gpus})
+    serve.run(placed.bind(model, max_batch), name="sentune", route_prefix="/")

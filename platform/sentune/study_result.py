@@ -62,16 +62,12 @@ class StudyResult:
 
         A metric that some seeds of a finalist do not have is left out for that finalist.
         """
-        rows = [
-            {"trial": one.trial, "seed": seed}
-            | {
-                name: over.values[place]
-                for name, over in one.metrics.items()
-                if len(over.values) == len(one.seeds)
-            }
-            for one in self.view.summary.finalists
-            for place, seed in enumerate(one.seeds)
-        ]
+        rows = []
+        for one in self.view.summary.finalists:
+            whole = {n: m.values for n, m in one.metrics.items() if len(m.values) == len(one.seeds)}
+            for place, seed in enumerate(one.seeds):
+                of_seed = {name: values[place] for name, values in whole.items()}
+                rows.append({"trial": one.trial, "seed": seed, **of_seed})
         return pd.DataFrame(rows)
 
     @property
@@ -203,14 +199,9 @@ class StudyFigures:
         figure = go.Figure(layout={**titles, "showlegend": False})
         for finalist in self._view.summary.finalists:
             name, seeds = f"trial {finalist.trial}", [f"seed {seed}" for seed in finalist.seeds]
-            figure.add_scatter(
-                x=[name] * len(seeds),
-                y=finalist.metrics[objective].values,
-                text=seeds,
-                mode="markers",
-                marker={"size": 9},
-                name=name,
-            )
+            values = finalist.metrics[objective].values
+            points = {"x": [name] * len(seeds), "y": values, "text": seeds, "name": name}
+            figure.add_scatter(**points, mode="markers", marker={"size": 9})
         return figure
 
     def readouts(self) -> dict[str, go.Figure]:

@@ -78,6 +78,10 @@ def test_a_decoded_sentence_has_room_for_a_token_behind_its_start(model, length)
 def test_what_cannot_be_is_refused(model):
     with pytest.raises(InvalidValue, match="16 numbers"):
         model.decode(np.zeros((2, 5), np.float32))
+    rows = model.fuse([A, B, C], C)
+    rows[1:, 3] = np.nan, np.inf
+    with pytest.raises(InvalidValue, match=r"embeddings: 'row 1' .*2 of 3 are not finite"):
+        model.decode(rows)
     with pytest.raises(InvalidValue, match="beams"):
         model.decode(model.fuse(A, B), beams=0)
     simcse = Simcse(model.method.encoder, SimcseSettings())

@@ -16,7 +16,7 @@ from sentune import evaluate
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.encode import WordEncoder
-from sentune.embedder.load import InvertibleEmbedder
+from sentune.embedder.embedder import Embedder
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.learned import learn_words
 from sentune.encoders.words.whole import training_folder
@@ -114,7 +114,7 @@ def test_a_checkpoint_becomes_a_model_that_needs_nothing_else(
 ) -> None:
     run(spec, stop_after=1)
     folder = exported(spec, tmp_path / "model")
-    embedder = InvertibleEmbedder.load(folder, device="cpu")
+    embedder = Embedder.load(folder, device="cpu")
     words = WordTable.load(str(folder / "words")).words
     sentences = [" ".join(words[at : at + 5]) for at in (0, 3, 9)] + ["unheard-of"]
     found = embedder.represent(sentences)
@@ -155,10 +155,10 @@ def test_what_is_no_model_is_refused(spec: TrialSpec, tmp_path: Path) -> None:
     changed = {**settings, "settings": {**settings["settings"], "hidden_size": 9}}
     (folder / "settings.json").write_text(json.dumps(changed))
     with pytest.raises(InvalidValue, match="does not fit"):
-        InvertibleEmbedder.load(folder)
+        Embedder.load(folder)
     (folder / "weights.safetensors").unlink()
     with pytest.raises(InvalidValue, match=r"lacks weights\.safetensors"):
-        InvertibleEmbedder.load(folder)
+        Embedder.load(folder)
 
 
 def test_the_sample_is_of_sentences_with_words_and_of_one_epoch(spec: TrialSpec) -> None:

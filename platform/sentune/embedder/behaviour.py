@@ -87,7 +87,7 @@ def _judged(model: Embedder, task: PairTask) -> dict[str, Any] | None:
         off = np.abs(scipy.stats.rankdata(scores) - scipy.stats.rankdata(task.scores[rows]))
         ordered = np.argsort(off, kind="stable")
         right, wrong = ordered[:SHOWN], ordered[::-1][:SHOWN]
-        labels: Sequence[Any] = _short(task.scores[rows])
+        labels: Sequence[Any] = _rounded(task.scores[rows].tolist(), 6)
         entry["gold"] = labels
     else:
         positive = _positive(task, rows)
@@ -97,7 +97,7 @@ def _judged(model: Embedder, task: PairTask) -> dict[str, Any] | None:
         entry |= {"threshold": float(limit), "positive": positive.astype(int).tolist()}
 
     def told(chosen: NDArray[np.int64]) -> list[Pair]:
-        shown = _short(scores[chosen])
+        shown = _rounded(scores[chosen].tolist(), 6)
         return [
             {"first": pairs.first[i], "second": pairs.second[i], "label": labels[i], "score": score}
             for i, score in zip(chosen, shown, strict=True)
@@ -143,7 +143,7 @@ def _each(entry: Mapping[str, Any]) -> Iterator[Pair]:
 def _interpreted(model: Embedder, sentence: str) -> dict[str, Any]:
     found = [vars(one) for one in model.interpretations(sentence, k=3)]
     numbers = ("coverage", "similarity")
-    rounded = [{**one, **{n: _number(one[n]) for n in numbers}} for one in found]
+    rounded = [{**one, **{n: _rounded(one[n], 6) for n in numbers}} for one in found]
     return {"sentence": sentence, "interpretations": rounded}
 
 
@@ -175,9 +175,9 @@ def _flat_map(model: Embedder, task: PairTask, rows: NDArray[np.int64]) -> dict[
     width = min(2, len(axes))
     flat[:, :width] = centred @ axes[:width].T
     share = spread.square() / spread.square().sum().clamp(min=1e-30)
-    place = dict(zip(texts, _rounded(flat), strict=True))
+    place = dict(zip(texts, _rounded(flat.tolist(), 5), strict=True))
     return {
-        "explained": _rounded(share[:2]),
+        "explained": _rounded(share[:2].tolist(), 5),
         "pairs": [
             {"kind": kind, "first": a, "second": b, "places": [place[a], place[b]]}
             for kind, (a, b) in zip(kinds.tolist(), pairs, strict=True)
@@ -203,8 +203,8 @@ def _shapes(model: Embedder, pairs: Iterator[Pair]) -> list[dict[str, Any]]:
         shape = {
             "shape": "box" if isinstance(model.geometry, Boxes) else "Gaussian",
             "dimensions": (chosen + 1).tolist(),
-            "centre": _rounded(centres[:, chosen]),
-            "reach": _rounded(reach[:, chosen]),
+            "centre": _rounded(centres[:, chosen].tolist(), 5),
+            "reach": _rounded(reach[:, chosen].tolist(), 5),
         }
         found.append({**pair, **shape})
     return found
@@ -229,17 +229,11 @@ def _drawn(count: int, most: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(SEED).permutation(count)[:most])
 
 
-def _number(value: float) -> float | None:
-    """Return a number with six significant digits, or None if not finite (not valid in JSON)."""
-    return float(f"{value:.6g}") if np.isfinite(value) else None
+def _rounded(values: Any, digits: int) -> Any:
+    """Return nested lists of numbers with some significant digits.
 
-
-def _short(values: NDArray[np.float64]) -> list[float | None]:
-    return [_number(value) for value in values.tolist()]
-
-
-def _rounded(values: Tensor) -> Any:
-    """Return a tensor as nested lists of numbers with five significant digits."""
-    if values.ndim == 0:
-        return float(f"{float(values):.5g}")
-    return [_rounded(part) for part in values]
+    A number that is not finite, which JSON does not have, becomes None.
+    """
+    if isinstance(values, list):
+        return [_rounded(value, digits) for value in values]
+    return float(f"{values:.{digits}g}") if np.isfinite(values) else None

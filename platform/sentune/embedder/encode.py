@@ -187,7 +187,7 @@ def paired(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     return first.expand(count, -1), second.expand(count, -1)
 
 
-def as_array(rows: Tensor, *, one: bool) -> Embeddings:
+def as_array(rows: Tensor, *, one: bool = False) -> Embeddings:
     """Return rows as a float32 array, [N, D]; with ``one`` the first row, [D]."""
     found: Embeddings = rows.float().cpu().numpy()
     return found[0] if one else found
@@ -283,7 +283,7 @@ class Comparing(Encoding):
         Raises:
             InvalidValue: the numbers of sentences do not match.
         """
-        numbers = as_array(self._compare(a, b, symmetric_similarity(self.geometry)), one=False)
+        numbers = as_array(self._compare(a, b, symmetric_similarity(self.geometry)))
         return float(numbers[0]) if single(a, b) else numbers
 
     def similarity_table(self, a: Sentences, b: Sentences) -> Embeddings:
@@ -291,7 +291,7 @@ class Comparing(Encoding):
         first, second = self._rows(a), self._rows(b)
         with torch.no_grad():
             there, back = self.geometry.entails_tables(first, second)
-        return as_array((there + back) / 2, one=False)
+        return as_array((there + back) / 2)
 
     @overload
     def entails(  # type: ignore[overload-overlap]

@@ -17,13 +17,14 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from sentune.embedder.references import rows_of
 from sentune.errors import CorpusError, InvalidValue, first_line
 from sentune.geometry.base import Geometry
 from sentune.geometry.points import Points
 from sentune.tasks.nearest_passages import NOTHING, NearestPassages
 
 if TYPE_CHECKING:
-    from sentune.embedder.encode import Comparing
+    from sentune.embedder.encode import Comparing, Embeddings
 
 ROWS = 4096  # rows of a row group; 4,096 embeddings of 768 numbers take 12.6 MB
 SENTENCES, FAISS = "sentences.parquet", "points.faiss"
@@ -83,13 +84,12 @@ class SentenceIndex:
         )
         if faiss is not None:
             table = pq.read_table(folder / SENTENCES, columns=["embedding"])
-            points = _unit(_rows(table["embedding"]))
+            points = _unit(rows_of(table["embedding"]))
             try:
                 made = faiss.index_factory(points.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
                 made.train(points)
             except RuntimeError as error:
-                said = str(error).splitlines()[0]
-                fix = f"FAISS cannot make this index: {said}"
+                fix = f"FAISS cannot make this index: {str(error).splitlines()[0]}"
                 raise InvalidValue("--factory", factory, fix) from error
             made.add(points)
             faiss.write_index(made, str(folder / FAISS))
@@ -112,18 +112,14 @@ class SentenceIndex:
         else:
             nearest = NearestPassages(embedded, embedder.geometry, depth=k, score=score)
             for batch in self._batches("embedding"):
-                nearest.add(torch.from_numpy(_rows(batch["embedding"])).to(embedded))
+                nearest.add(torch.from_numpy(rows_of(batch["embedding"])).to(embedded))
             hits = nearest.hits()
             scores, places = hits.scores.cpu().numpy(), hits.places.cpu().numpy()
-        texts = self._texts({int(place) for place in places.flat if place != NOTHING})
-        return [
-            [
-                Found(texts[int(place)], float(value), int(place))
-                for value, place in zip(*row, strict=True)
-                if place != NOTHING
-            ]
-            for row in zip(scores, places, strict=True)
-        ]
+        texts = self._texts({*places.flatten().tolist()} - {NOTHING})
+        rows = (
+            zip(*row, strict=True) for row in zip(scores.tolist(), places.tolist(), strict=True)
+        )
+        return [[Found(texts[p], score, p) for score, p in row if p != NOTHING] for row in rows]
 
     def _batches(self, *columns: str, rows: int = ROWS) -> Iterator[Any]:
         try:
@@ -155,7 +151,7 @@ class SentenceIndex:
         first = next(self._batches("text", "embedding", rows=1), None)
         if first is None or not len(first):
             raise InvalidValue("INDEX", str(self.folder), "it has no sentences; make it again")
-        known = _rows(first["embedding"])[0]
+        known = rows_of(first["embedding"])[0]
         here = embedder.encode(first["text"][0].as_py())
         close = SAME_MODEL * np.abs(known).max()
         if known.shape != here.shape or np.abs(known - here).max() > close:
@@ -212,15 +208,13 @@ def _blocks(source: Path) -> Iterator[tuple[list[str], int]]:
     with source.open("rb") as stream:
         lines = enumerate(stream, start=1)
         while block := list(islice(lines, ROWS)):
-            texts = [_decoded(source, number, line) for number, line in block]
+            texts = []
+            for number, line in block:
+                try:
+                    texts.append(line.decode("utf-8-sig" if number == 1 else "utf-8").strip())
+                except UnicodeDecodeError as error:
+                    raise CorpusError(source, f"not UTF-8: {error.reason}", line=number) from error
             yield texts, sum(len(line) for _, line in block)
-
-
-def _decoded(source: Path, number: int, line: bytes) -> str:
-    try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-    except UnicodeDecodeError as error:
-        raise CorpusError(source, f"not UTF-8: {error.reason}", line=number) from error
 
 
 def _score(geometry: Geometry, by: str) -> Callable[[Tensor, Tensor], Tensor] | None:
@@ -233,8 +227,7 @@ def _score(geometry: Geometry, by: str) -> Callable[[Tensor, Tensor], Tensor] | 
     if by not in ("entailed", "entailing"):
         raise InvalidValue("by", by, "choose one of similarity, entailed, entailing")
     if geometry.symmetric:
-        fix = "this model's similarity is symmetric; leave it out"
-        raise InvalidValue("by", by, fix)
+        raise InvalidValue("by", by, "this model's similarity is symmetric; leave it out")
     if by == "entailed":
         return geometry.entails_table
     return lambda queries, passages: geometry.entails_table(passages, queries).T
@@ -253,13 +246,6 @@ def _faiss(geometry: Geometry) -> Any:
     return faiss
 
 
-def _rows(column: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return a column of fixed-size lists as an array, [N, D]."""
-    numbers = column.combine_chunks() if hasattr(column, "chunks") else column
-    found: np.ndarray[Any, Any] = numbers.flatten().to_numpy(zero_copy_only=False)
-    return found.reshape(len(numbers), -1).astype(np.float32)
-
-
-def _unit(points: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.float32]]:
+def _unit(points: Embeddings) -> Embeddings:
     lengths = np.linalg.norm(points, axis=1, keepdims=True)
     return np.ascontiguousarray(points / np.maximum(lengths, 1e-12), dtype=np.float32)

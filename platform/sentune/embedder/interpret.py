@@ -7,9 +7,8 @@ reference sentence, if the coverage is within limits.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,10 +65,8 @@ def interpret(
     Without them, alpha_2 is 1, and alpha_1 is set for each sentence such that the 3 k references
     with the largest coverage are candidates.
 
-    Args:
-        references: reference sentences instead of those stored with the model. The sentence itself
-            is left out, compared without case and punctuation.
-        alpha_1, alpha_2: limits of the coverage instead of the model's readouts.
+    The sentence itself, compared without case and punctuation, is no reference. The arguments are
+    those of ``Embedder.interpretations``.
 
     Raises:
         InvalidValue: the model has no boxes, there are no references, k is below 1, or alpha_1 is
@@ -79,7 +76,8 @@ def interpret(
     if not isinstance(geometry, Boxes):
         fix = "only a model of boxes (gumbel) has interpretations"
         raise InvalidValue("model", type(geometry).__name__.lower(), fix)
-    own = _readouts(model.readouts)
+    task = next((t for t in TASKS if model.readouts.get(f"{t}/alpha_1") is not None), "")
+    own = {n.partition("/")[2]: v for n, v in model.readouts.items() if n.startswith(f"{task}/")}
     texts, embeddings = _others(model, sentence, references)
     embedding = model.embed([sentence])[0]
     found = most_distinct(
@@ -92,15 +90,6 @@ def interpret(
     )
     chosen = [Interpretation(texts[c.row], c.coverage, c.similarity) for c in found.chosen]
     return Interpreted(**vars(found), interpretations=chosen, references=len(texts))
-
-
-def _readouts(readouts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the readouts of the first task that has an alpha_1, without the task's name."""
-    for task in TASKS:
-        if readouts.get(f"{task}/alpha_1") is not None:
-            own = f"{task}/"
-            return {k.removeprefix(own): v for k, v in readouts.items() if k.startswith(own)}
-    return {}
 
 
 def _others(

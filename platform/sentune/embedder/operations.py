@@ -70,8 +70,8 @@ class Operations(Encoding):
             N sentences; a string for a single one.
 
         Raises:
-            InvalidValue: the model's method has no decoder, the embeddings do not have its width,
-                or a number is too small.
+            InvalidValue: the model's method has no decoder, the embeddings do not have its width
+                or are not finite, or a number is too small.
         """
         method = self._intersent()
         length = self.max_length if max_length is None else max_length
@@ -81,6 +81,9 @@ class Operations(Encoding):
             if value < least:
                 raise InvalidValue(name, value, f"it must be at least {least}")
         rows, texts = self._rows(embeddings), []
+        if len(bad := (~rows.isfinite()).any(dim=1).nonzero()):
+            fix = f"{len(bad)} of {len(rows)} are not finite; they cannot be decoded"
+            raise InvalidValue("embeddings", f"row {int(bad[0])}", fix)
         for part in torch.split(rows, batch_size):
             ids = method.decode(part, beams, length)
             texts += method.decoder.texts(ids)

@@ -5,7 +5,7 @@ Legend: N = sentences, D = width of an embedding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,19 +16,20 @@ from huggingface_hub import snapshot_download
 from pydantic import Field, ValidationError
 from torch import Tensor
 
-from sentune.embedder.embedder import Embedder, device_of
 from sentune.encoders.tokenizing import begins_with_cls, length_sorted_chunks
 from sentune.encoders.transformer import most_tokens, no_progress_bars
 from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.random import KINDS, RandomEncoder
 from sentune.errors import InvalidValue, first_line
-from sentune.geometry.points import Points
-from sentune.methods.base import SentenceMethod, Settings
+from sentune.methods.base import Settings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 PREFIXES = ("hf:", "random:")
+
+Encode = Callable[[list[str], int], Tensor]
+"""Function of N sentences and a batch size that returns embeddings, [N, D]."""
 
 POOLING = {"mean": "mean", "cls": "cls", "max": "max", "last": "lasttoken"}
 """Value of ``pooling`` -> mode of sentence-transformers' ``Pooling``. ``pooler``, the model's own
@@ -57,52 +58,8 @@ class RandomOptions(Settings):
     seed: int = Field(0, ge=0)
 
 
-class PointEmbedder(Embedder):
-    """An ``Embedder`` of points, compared by their cosine, without reference sentences.
-
-    Args:
-        name: name of the method, or source of a pretrained or random encoder.
-        embed: function of N sentences and a batch size that returns embeddings, [N, D].
-        device: device of the model.
-        settings, readouts, card: as in ``Embedder``.
-    """
-
-    method: SentenceMethod | None  # type: ignore[assignment]
-    max_length: int | None  # type: ignore[assignment]
-
-    def __init__(
-        self,
-        name: str,
-        embed: Callable[[list[str], int], Tensor],
-        device: torch.device,
-        *,
-        settings: Mapping[str, Any] | None = None,
-        readouts: Mapping[str, Any] | None = None,
-        card: str = "",
-    ) -> None:
-        self.device, self.references, self.card = device, None, card
-        self.settings, self.readouts = dict(settings or {"encoder": name}), dict(readouts or {})
-        self.method = self.max_length = None
-        self._name, self._embed = name, embed
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def geometry(self) -> Points:
-        return Points()
-
-    def _embed_block(
-        self, sentences: Sequence[str], batch_size: int, advance: Callable[[int], None]
-    ) -> Tensor:
-        found = self._embed(list(sentences), batch_size)
-        advance(len(sentences))
-        return found
-
-
-def load_pretrained(source: str, device: str | torch.device | None = None) -> PointEmbedder:
-    """Return a pretrained or random encoder as an embedder.
+def pretrained_encoder(source: str, device: torch.device) -> Encode:
+    """Return the function of a pretrained or random encoder.
 
     Args:
         source: ``hf:NAME_OR_FOLDER`` with the options ``pooling=`` (``mean``, ``cls``, ``max``,
@@ -110,7 +67,6 @@ def load_pretrained(source: str, device: str | torch.device | None = None) -> Po
             and ``max_length=``, such as ``hf:NAME?pooling=mean``; or ``random:KIND`` (``borep``,
             ``lstm``, ``esn``) with ``vectors=``, ``size=`` and ``seed=``, such as
             ``random:borep?vectors=glove:FILE``.
-        device: device to compute on; None: the first GPU if there is one, else the CPU.
 
     Raises:
         InvalidValue: there is no such folder or model on the hub, its weights are not safetensors,
@@ -119,10 +75,9 @@ def load_pretrained(source: str, device: str | torch.device | None = None) -> Po
     kind, _, rest = source.partition(":")
     name, _, query = rest.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
-    place = device_of(device)
     if kind == "random":
-        return _random(source, name, _checked(RandomOptions, source, options), place)
-    return _pretrained(source, name, _checked(HubOptions, source, options), place)
+        return _random(source, name, _checked(RandomOptions, source, options), device)
+    return _pretrained(source, name, _checked(HubOptions, source, options), device)
 
 
 def _checked(kind: type[Any], source: str, options: Mapping[str, str]) -> Any:
@@ -135,7 +90,7 @@ def _checked(kind: type[Any], source: str, options: Mapping[str, str]) -> Any:
         raise InvalidValue("model", source, fix) from error
 
 
-def _pretrained(source: str, name: str, options: HubOptions, device: torch.device) -> PointEmbedder:
+def _pretrained(source: str, name: str, options: HubOptions, device: torch.device) -> Encode:
     """Return an encoder of the hub or a folder, loaded by sentence-transformers."""
     template = PROMPTS.get(options.prompt, options.prompt)
     if "{}" not in template:
@@ -147,8 +102,7 @@ def _pretrained(source: str, name: str, options: HubOptions, device: torch.devic
     if options.max_length or places:
         asked = options.max_length or model.max_seq_length
         model.max_seq_length = min(filter(None, (asked, places)))
-
-    return PointEmbedder(source, partial(_pretrained_rows, model, template), device)
+    return partial(_pretrained_rows, model, template)
 
 
 def _pretrained_rows(
@@ -176,15 +130,13 @@ def _sentence_transformer(
         path = _folder(name)
         with no_progress_bars():
             if options.pooling is None and (Path(path) / "modules.json").is_file():
-                return SentenceTransformer(
-                    path, device=str(device), trust_remote_code=False, **loading
-                )
+                loading |= {"device": str(device), "trust_remote_code": False}
+                return SentenceTransformer(path, **loading)
             if options.pooling == "pooler":
                 output = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
                 loading |= {"modality_config": output, "module_output_name": "sentence_embedding"}
-                return SentenceTransformer(
-                    modules=[Transformer(path, **loading)], device=str(device)
-                )
+                pooler = Transformer(path, **loading)
+                return SentenceTransformer(modules=[pooler], device=str(device))
             transformer = Transformer(path, **loading)
             tokenizer = transformer.tokenizer
             if tokenizer.pad_token is None:  # as in many causal models; padding is masked
@@ -213,21 +165,17 @@ def _folder(name: str) -> str:
     return snapshot_download(name, allow_patterns=_FILES, ignore_patterns=["onnx/*", "openvino/*"])
 
 
-def _random(source: str, kind: str, options: RandomOptions, device: torch.device) -> PointEmbedder:
+def _random(source: str, kind: str, options: RandomOptions, device: torch.device) -> Encode:
     """Return a random encoder over word vectors; a sentence without known words is all zeros."""
     if kind not in KINDS:
-        raise InvalidValue(
-            "model", source, f"write random:KIND with KIND one of {', '.join(KINDS)}"
-        )
+        fix = f"write random:KIND with KIND one of {', '.join(KINDS)}"
+        raise InvalidValue("model", source, fix)
     if kind != "borep" and options.size % 2:
         raise InvalidValue("size", options.size, f"{kind} has two directions; give an even number")
-    cache = Path("~/.cache/sentune").expanduser()
-    words = open_words(options.vectors, None, cache)
-    width = words.vectors.shape[1]
-    encoder = KINDS[kind](width, options.size, torch.Generator().manual_seed(options.seed))
-    encoder.to(device)
-
-    return PointEmbedder(source, partial(_random_rows, words, encoder, device), device)
+    words = open_words(options.vectors, None, Path("~/.cache/sentune").expanduser())
+    generator = torch.Generator().manual_seed(options.seed)
+    encoder = KINDS[kind](words.vectors.shape[1], options.size, generator)
+    return partial(_random_rows, words, encoder.to(device), device)
 
 
 def _random_rows(
@@ -238,17 +186,15 @@ def _random_rows(
     batch_size: int,
 ) -> Tensor:
     found = words.ids(sentences)
-    rows = [found.ids[a:b] for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
-    known = [place for place, row in enumerate(rows) if len(row)]
-    out = torch.zeros(len(rows), encoder.width, device=device)
-    if known:
-        ids = [rows[k] for k in known]
+    known = found.lengths.nonzero()[0]
+    out = torch.zeros(len(found), encoder.width, device=device)
+    if len(known):
+        ids = [found.ids[found.offsets[k] : found.offsets[k + 1]] for k in known]
         chunks, restore = length_sorted_chunks(ids, batch_size, 0, device.type)
         parts = []
         with torch.no_grad():
             for chunk in chunks:
                 vectors = torch.from_numpy(words.vectors[chunk.input_ids.numpy()])
-                mask = chunk.attention_mask.bool().to(device)
-                parts.append(encoder(vectors.to(device), mask))
+                parts.append(encoder(vectors.to(device), chunk.attention_mask.bool().to(device)))
         out[known] = torch.cat(parts)[restore.to(device)]
     return out

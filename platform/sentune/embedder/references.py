@@ -6,10 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sentune.errors import InvalidValue
@@ -69,13 +72,19 @@ class StoredReferences:
         if not path.is_file():
             return None
         try:
-            table = pq.read_table(path, columns=["text", "embedding"]).combine_chunks()
-            width = table.schema.field("embedding").type.list_size
-            numbers = table["embedding"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            texts = table["text"].to_pylist()
+            table = pq.read_table(path, columns=["text", "embedding"])
+            texts, embeddings = table["text"].to_pylist(), rows_of(table["embedding"])
             said = json.loads((table.schema.metadata or {}).get(SIZES.encode(), b"{}"))
         except (pa.ArrowException, AttributeError, OSError) as error:
             fix = f"{REFERENCES_FILE} is damaged: {error}"
             raise InvalidValue("model", str(folder), fix) from error
-        embeddings = torch.tensor(numbers, dtype=torch.float32).reshape(len(texts), width)
-        return cls(texts, embeddings, {int(rows): size for rows, size in said.items()})
+        sizes = {int(rows): size for rows, size in said.items()}
+        return cls(texts, torch.from_numpy(embeddings), sizes)
+
+
+def rows_of(column: Any) -> NDArray[np.float32]:
+    """Return a column of fixed-size lists as a new array, [N, D]."""
+    numbers = column.combine_chunks() if hasattr(column, "chunks") else column
+    flat = numbers.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
+    found: NDArray[np.float32] = flat.reshape(len(numbers), column.type.list_size)
+    return found

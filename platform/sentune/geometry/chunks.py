@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 Entries = Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], Tensor]
 
@@ -42,43 +42,8 @@ def table_by_rows(
         chunk: maximum number of elements of an [n, M, d] temporary.
     """
     step = rows_at_once(chunk, len(columns[0]), rows[0].shape[1])
-    apply: Callable[..., Tensor] = _Recomputed.apply  # torch declares no types for it
-    return apply(entries, step, len(rows), *rows, *columns)
-
-
-class _Recomputed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, entries: Entries, step: int, sides: int, *tensors: Tensor) -> Tensor:
-        ctx.save_for_backward(*tensors)
-        ctx.entries, ctx.step, ctx.sides = entries, step, sides
-        parts = [
-            entries(*_sides([t[part] for t in tensors[:sides]], tensors[sides:]))
-            for part in _slices(len(tensors[0]), step)
-        ]
-        return torch.cat(parts)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        rows, columns = ctx.saved_tensors[: ctx.sides], ctx.saved_tensors[ctx.sides :]
-        of_rows, of_columns = map(torch.zeros_like, rows), map(torch.zeros_like, columns)
-        totals = (tuple(of_rows), tuple(of_columns))
-        for part in _slices(len(rows[0]), ctx.step):
-            leaves = [t.detach().requires_grad_() for t in (*(r[part] for r in rows), *columns)]
-            with torch.enable_grad():
-                table = ctx.entries(*_sides(leaves[: ctx.sides], leaves[ctx.sides :]))
-            slopes = torch.autograd.grad(table, leaves, gradient[part])
-            for total, slope in zip(totals[0], slopes[: ctx.sides], strict=True):
-                total[part] = slope
-            for total, slope in zip(totals[1], slopes[ctx.sides :], strict=True):
-                total += slope
-        return None, None, None, *totals[0], *totals[1]
-
-
-def _slices(count: int, step: int) -> list[slice]:
-    """Return slices of ``step`` rows, at least one, so that an empty table is [0, M]."""
-    return [slice(start, start + step) for start in range(0, max(count, 1), step)]
-
-
-def _sides(rows: Any, columns: Any) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    return tuple(r[:, None] for r in rows), tuple(c[None] for c in columns)
+    across = tuple(column[None] for column in columns)
+    recomputed = partial(checkpoint, entries, use_reentrant=False, preserve_rng_state=False)
+    compute: Entries = recomputed if torch.is_grad_enabled() else entries
+    slices = zip(*(torch.split(row, step) for row in rows), strict=True)
+    return torch.cat([compute(tuple(row[:, None] for row in part), across) for part in slices])

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from sentune.corpora.schema import Kind, Statistics
 from sentune.encoders.words import WordTable
+from sentune.errors import InvalidValue
 from sentune.methods.base import Settings
 from sentune.readouts.grid import Grid, Readout
 
@@ -106,7 +107,18 @@ class ClosedForm(ABC):
 
     @abstractmethod
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Load the arrays that ``state`` returned."""
+        """Load the arrays that ``state`` returned.
+
+        Raises:
+            InvalidValue: the state is of another form, or of word vectors of another width.
+        """
+
+    def check_width(self, field: str, found: Floats) -> None:
+        """Raise ``InvalidValue`` unless a matrix has as many columns as the word vectors."""
+        width = self.words.vectors.shape[1]
+        if found.shape[1] != width:
+            fix = f"the word vectors have {width} dimensions; use those that it was fitted with"
+            raise InvalidValue(field, found.shape, fix)
 
 
 def eigenvectors(matrix: Floats, device: str = "cpu") -> tuple[Floats, Floats]:

@@ -97,11 +97,6 @@ class Gumbelcse(SentenceMethod):
         Every P is then 0. The loss uses P, not log P, so P and its gradient underflow (for example
         in 16 dimensions with T = 0.1 and gaps of 0.5).
         """
-        s = self.settings
-        terms = (
-            s.entailment_weight
-            + s.contradiction_weight
-            + s.reverse_weight
-            + s.reverse_contradiction_weight
-        )
+        w = self.weights
+        terms = w.entailment + w.contradiction + w.reverse + w.reverse_contradiction
         return abs(loss - math.log(terms * anchors)) < 1e-4

@@ -131,12 +131,9 @@ class Intersent(GradientMethod):
         super().__init__()
         self.encoder, self.decoder, self.settings = encoder, decoder, settings
         width = encoder.width
-        self.operators = Operators(
-            width,
-            settings.operators,
-            settings.operator_width or 2 * width,
-            settings.bottleneck_width,
-        )
+        pair_width = settings.operator_width or 2 * width
+        bottleneck = settings.bottleneck_width
+        self.operators = Operators(width, settings.operators, pair_width, bottleneck)
         same = width == decoder.width
         self.bridge: nn.Module = nn.Identity() if same else nn.Linear(width, decoder.width)
         self.encoder.requires_grad_(settings.train_encoder)

@@ -174,21 +174,13 @@ class Laes(ClosedForm):
         return found
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Load the arrays that ``state`` returned.
-
-        Raises:
-            InvalidValue: the state is of another form, or of word vectors of another width.
-        """
         names = _WAYS[: len(self._ways)]
         missing = [f"{way}.A" for way in names if f"{way}.A" not in state]
         if missing:
             fix = f"{missing[0]} is missing; use the form that it was fitted with"
             raise InvalidValue("state", sorted(state), fix)
         units = tuple(Units(A=state[f"{way}.A"], B=state[f"{way}.B"]) for way in names)
-        width = self.words.vectors.shape[1]
-        if units[0].A.shape[1] != width:
-            fix = f"the word vectors have {width} dimensions; use those that it was fitted with"
-            raise InvalidValue("state", units[0].A.shape, fix)
+        self.check_width("state", units[0].A)
         self._units, self.residual = units, float(state["residual"])
 
     def _models(self, values: Sequence[int]) -> tuple[Units, ...]:

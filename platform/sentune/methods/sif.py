@@ -27,13 +27,7 @@ from pydantic import Field
 from sentune.corpora.schema import Reducer
 from sentune.encoders.words import WordRows, WordTable
 from sentune.errors import InvalidValue, TrialFailed
-from sentune.methods.closed_form import (
-    ClosedForm,
-    ClosedFormSettings,
-    Floats,
-    Rows,
-    eigenvectors,
-)
+from sentune.methods.closed_form import ClosedForm, ClosedFormSettings, Floats, Rows, eigenvectors
 from sentune.readouts.grid import Grid, Readout
 
 Variant = Literal["average", "sif", "usif"]
@@ -233,17 +227,8 @@ class Sif(ClosedForm):
         return {"components": components.vectors, "squares": components.squares, **counts}
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Load the arrays that ``state`` returned.
-
-        Raises:
-            InvalidValue: the state is of word vectors of another width.
-        """
-        vectors = state["components"]
-        width = self.words.vectors.shape[1]
-        if vectors.shape[1] != width:
-            fix = f"the word vectors have {width} dimensions; use those that it was fitted with"
-            raise InvalidValue("components", vectors.shape, fix)
-        self._components = Components(vectors, state["squares"], self._way)
+        self.check_width("components", state["components"])
+        self._components = Components(state["components"], state["squares"], self._way)
         self._counts = {name: int(state[name]) for name in self._counts}
 
     @property

@@ -32,9 +32,8 @@ class Cells:
 
     def __init__(self, edges: Sequence[float]) -> None:
         if not len(edges) or not all(math.isfinite(edge) for edge in edges):
-            raise InvalidValue(
-                "alphas", list(edges), "give at least one finite number, and no other"
-            )
+            fix = "give at least one finite number, and no other"
+            raise InvalidValue("alphas", list(edges), fix)
         self.edges: NDArray[np.float64] = np.unique(np.asarray(edges, dtype=np.float64))
 
     @property

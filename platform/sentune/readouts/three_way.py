@@ -11,9 +11,8 @@ Legend: V = combinations of other readouts, N = pairs, K = 2N + 1 places among t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -144,9 +143,8 @@ def best_beta(
     parts = [_best_of_rows(low[block], high[block], truth, limits, weights) for block in blocks]
     betas, scores = (np.concatenate(side) for side in zip(*parts, strict=True))
     if not np.isfinite(scores).all():
-        raise InvalidValue(
-            "limits", limits, "no gap between the lows and highs lies within; widen it"
-        )
+        fix = "no gap between the lows and highs lies within; widen it"
+        raise InvalidValue("limits", limits, fix)
     return BestBeta(betas.reshape(shape), scores.reshape(shape))
 
 
@@ -166,46 +164,31 @@ def macro_f1(
     """
     low, high, truth = _checked(lows, highs, gold)
     thresholds = np.asarray(betas, dtype=np.float64)
-    pairs = low.shape[-1]
-    rows = zip(low.reshape(-1, pairs), high.reshape(-1, pairs), strict=True)
-    found = [_at_thresholds(*row, truth, thresholds, weights) for row in rows]
+    found = []
+    for of_row in zip(*(side.reshape(-1, len(truth), 1) for side in (low, high)), strict=True):
+        below = of_row[0] <= thresholds, of_row[1] < thresholds
+        counts = [np.stack([side[truth == c].sum(0) for c in range(3)]) for side in below]
+        found.append(_macro(counts[0], counts[1], truth, weights))
     return np.array(found).reshape(*low.shape[:-1], len(thresholds))
 
 
-def _at_thresholds(
-    low: Floats, high: Floats, truth: Counts, betas: Floats, weights: Floats
-) -> Floats:
-    """Return the macro F1 of one row of ranges at each threshold, [B]."""
-    sides = low[:, None] <= betas, high[:, None] < betas
-    lows, highs = (_Tally(*(side[truth == c].sum(0) for c in range(3))) for side in sides)
-    return _macro(lows, highs, truth, weights)
+def _macro(lows: Counts, highs: Counts, truth: Counts, weights: Floats) -> Floats:
+    """Return the macro F1 at several betas, [...].
 
-
-class _Tally(NamedTuple):
-    """Number of pairs of each gold class with a low at or below beta, or with a high below beta."""
-
-    entailment: Counts
-    non_entailment: Counts
-    both: Counts
-
-
-def _macro(lows: _Tally, highs: _Tally, truth: Counts, weights: Floats) -> Floats:
-    total = np.bincount(truth, minlength=3)
-    predicted = (
-        [of - low for of, low in zip(total, lows, strict=True)],
-        highs,
-        [low - high for low, high in zip(lows, highs, strict=True)],
-    )
-    each = (_f1(c, pairs, total, weights) for c, pairs in enumerate(predicted))
-    return sum(each, np.zeros(())) / 3
-
-
-def _f1(of: int, predicted: Sequence[Counts], total: Counts, weights: Floats) -> Floats:
-    """Return 2 hits / (predicted + gold), or 0 if both are 0."""
-    weighted = [weight * pairs for weight, pairs in zip(weights, predicted, strict=True)]
-    least = np.finfo(np.float64).tiny
-    found: Floats = 2 * weighted[of] / np.maximum(sum(weighted) + weights[of] * total[of], least)
-    return found
+    Args:
+        lows, highs: [3, ...] number of pairs of each gold class with a low at or below beta, and
+            with a high below beta.
+    """
+    gold = np.bincount(truth, minlength=3)
+    across = (3, *(1,) * (lows.ndim - 1))
+    predicted = gold.reshape(across) - lows, highs, lows - highs
+    least, total = np.finfo(np.float64).tiny, np.zeros(())
+    for c, pairs in enumerate(predicted):
+        # the F1 is 2 hits / (predicted + gold), or 0 if both are 0
+        weighted = weights.reshape(across) * pairs
+        of_class = weighted.sum(axis=0) + weights[c] * gold[c]
+        total = total + 2 * weighted[c] / np.maximum(of_class, least)
+    return total / 3
 
 
 def _best_of_rows(
@@ -215,26 +198,14 @@ def _best_of_rows(
     values = np.concatenate([low, high], axis=1)
     order = np.argsort(values, axis=1, kind="stable")
     values = np.take_along_axis(values, order, axis=1)
-    lows, highs = _cumulated(order, truth)
-    betas, scores = _gaps(values), _macro(lows, highs, truth, weights)
+    # the number of lows and highs of each class among the first k of the sorted values, [V, K]
+    codes = truth[order % len(truth)] + 3 * (order >= len(truth))
+    before = ((0, 0), (1, 0))
+    counts = np.stack([np.pad(np.cumsum(codes == code, axis=1), before) for code in range(6)])
+    betas, scores = _gaps(values), _macro(counts[:3], counts[3:], truth, weights)
     scores = np.where((betas >= limits[0]) & (betas <= limits[1]), scores, -np.inf)
     best = scores.max(axis=1)
     return np.where(scores == best[:, None], betas, np.inf).min(axis=1), best
-
-
-def _cumulated(order: Counts, truth: Counts) -> tuple[_Tally, _Tally]:
-    """Return the number of lows and highs among the first k of the sorted values, [V, K] each."""
-    is_high = order >= len(truth)
-    gold = truth[order % len(truth)]
-
-    def among_first(mask: NDArray[np.bool_]) -> Counts:
-        return np.pad(np.cumsum(mask, axis=1), ((0, 0), (1, 0)))
-
-    of_classes = [gold == c for c in range(3)]
-    return (
-        _Tally(*(among_first(~is_high & of) for of in of_classes)),
-        _Tally(*(among_first(is_high & of) for of in of_classes)),
-    )
 
 
 def _gaps(values: Floats) -> Floats:
@@ -250,12 +221,8 @@ def _gaps(values: Floats) -> Floats:
 def _checked(lows: ArrayLike, highs: ArrayLike, gold: ArrayLike) -> tuple[Floats, Floats, Counts]:
     low, high = (np.asarray(side, dtype=np.float64) for side in (lows, highs))
     truth = np.asarray(gold, dtype=np.int64)
-    if (
-        low.shape != high.shape
-        or truth.ndim != 1
-        or low.shape[-1:] != truth.shape
-        or not len(truth)
-    ):
+    alike = truth.ndim == 1 and low.shape == high.shape and low.shape[-1:] == truth.shape
+    if not alike or not len(truth):
         shapes = f"lows {low.shape}, highs {high.shape}, gold {truth.shape}"
         raise InvalidValue("lows", shapes, "give a low, a high and a gold class for each pair")
     if not np.isfinite(low).all() or not np.isfinite(high).all() or (low > high).any():

@@ -7,7 +7,6 @@ threshold in each of the N + 1 gaps includes the optimum, which a grid may miss.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,7 +67,9 @@ def best_threshold(scores: ArrayLike, positive: ArrayLike) -> float:
     # right[k]: correct decisions if the k lowest scores are negative and the rest positive
     right = np.concatenate(([0], np.cumsum(~truth))) + truth.sum()
     right = right - np.concatenate(([0], np.cumsum(truth)))
-    return between(values, best_cut(values, right))
+    # a cut does not separate equal scores
+    cuts = np.flatnonzero(np.concatenate(([True], values[1:] > values[:-1], [True])))
+    return between(values, int(cuts[np.argmax(right[cuts])]))
 
 
 def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:
@@ -110,17 +111,6 @@ def _area(values: Floats, truth: Flags) -> float:
     start = np.divide(before, before + false, out=1 / (1 + rate), where=before + false > 0)
     end = (before + 1) / (before + 1 + false + rate)
     return float((start + end).mean() / 2)
-
-
-def best_cut(values: Floats, scores: NDArray[Any]) -> int:
-    """Return the best cut that does not separate equal values, the first of equally good ones.
-
-    Args:
-        values: [N] sorted.
-        scores: [N + 1] score of each cut; cut k predicts the k lowest values negative.
-    """
-    cuts = np.flatnonzero(np.concatenate(([True], values[1:] > values[:-1], [True])))
-    return int(cuts[np.argmax(scores[cuts])])
 
 
 def between(values: Floats, cut: int) -> float:

@@ -26,7 +26,7 @@ from sentune.readouts.three_way import (
 )
 from sentune.readouts.threshold import best_threshold
 from sentune.tasks.ambiguous_sweep import OF_SETS, RangeFinder, sweep
-from sentune.tasks.base import Given, ParallelMap, Result, readout_of, require
+from sentune.tasks.base import Given, ParallelMap, Result, readout_of, require, under
 from sentune.tasks.pairs import Pairs
 from sentune.tasks.references import AXES, InterpretationTask, References
 
@@ -114,17 +114,15 @@ class AmbiguousRte(InterpretationTask):
             task = copy(self)
             task.name = f"{self.name}@{row['alpha_1']:g}"
             tasks.append(task)
-            readouts |= {f"{task.name}/{name}": row[name] for name in (*AXES, BETA.name)}
+            readouts |= under(task.name, {name: row[name] for name in (*AXES, BETA.name)})
         return tasks, readouts
 
     def baselines(self) -> dict[str, float]:
         """Return the share of the largest class and the ``f1_both`` of always predicting "both"."""
         shares = np.bincount(self.gold, minlength=3) / len(self.gold)
         both = float(shares[BOTH])
-        return {
-            f"{self.name}/majority": float(shares.max()),
-            f"{self.name}/always_both": 2 * both / (1 + both),
-        }
+        found = {"majority": float(shares.max()), "always_both": 2 * both / (1 + both)}
+        return under(self.name, found)
 
     def _judge_sentences(
         self, result: Result, embeddings: Tensor, geometry: Geometry, readouts: Given
@@ -169,7 +167,7 @@ class AmbiguousRte(InterpretationTask):
             found = class_metrics(self.gold, swept.predicted, self.weights)
             names = ("macro_f1", "f1_both")
             result.metrics |= {f"{self.name}/prior_{name}": found[name] for name in names}
-        result.metrics |= {f"{self.name}/{name}": x for name, x in swept.of_sets.items()}
+        result.metrics |= under(self.name, swept.of_sets)
         result.tables[f"{self.name}/coverage.json"] = swept.coverage
         if readouts is None:
             result.tables[f"{self.name}/{BY_ALPHA_1}"] = swept.by_alpha_1
@@ -178,5 +176,5 @@ class AmbiguousRte(InterpretationTask):
 
     def _score(self, result: Result, prefix: str, predicted: NDArray[np.int64]) -> None:
         found = class_metrics(self.gold, predicted)
-        result.metrics |= {f"{self.name}/{prefix}{metric}": x for metric, x in found.items()}
+        result.metrics |= under(self.name, {f"{prefix}{metric}": x for metric, x in found.items()})
         result.hits[f"{self.name}/{prefix}accuracy"] = (predicted == self.gold).astype(np.float64)

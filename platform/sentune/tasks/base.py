@@ -118,6 +118,11 @@ def readout_of(readouts: Mapping[str, Any], task: str, kind: str, name: str) -> 
     return own if own is not None else readouts.get(f"{kind}/{name}")
 
 
+def under(task: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with ``task/`` before their names."""
+    return {f"{task}/{name}": value for name, value in values.items()}
+
+
 def free_name(names: Sequence[str], taken: Collection[str]) -> str:
     """Return the first name that is not taken, else the last name with a number."""
     numbered = (f"{names[-1]}-{number}" for number in count(2))

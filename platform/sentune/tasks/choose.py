@@ -34,11 +34,7 @@ TRAINING = "train"
 
 
 def tasks_for(
-    *corpora: Corpus,
-    references: References | None = None,
-    grids: Grids | None = None,
-    spread: ParallelMap = map,
-    dev: Sequence[Corpus] = (),
+    *corpora: Corpus, dev: Sequence[Corpus] = (), **options: Any
 ) -> list[Task | ModelTask]:
     """Return all tasks of the corpora, with distinct names.
 
@@ -50,12 +46,9 @@ def tasks_for(
     ``rte-sick``, ``rte-sick-2``. Years of STS have the year in their name: ``sts12``.
 
     Args:
-        references: reference sentences of interpretations; without them, tasks compare whole
-            sentences only.
-        grids: grids of readouts instead of the tasks' defaults.
-        spread: maps over the parts of a large task, locally or on a cluster.
         dev: development corpora; a task with the kind, format and year of one of theirs has its
             name.
+        options: as in ``make_tasks``.
 
     Raises:
         CorpusError: a corpus has no task.
@@ -63,7 +56,7 @@ def tasks_for(
     wanted, known = (
         [(kind, one) for one in some for kind in _posed(one)] for some in (corpora, dev)
     )
-    return make_tasks(wanted, references=references, grids=grids, spread=spread, dev=known)
+    return make_tasks(wanted, dev=known, **options)
 
 
 def make_tasks(
@@ -81,7 +74,10 @@ def make_tasks(
     Args:
         wanted: kind of task and corpus of each task.
         exclude: pairs that ``direction`` leaves out.
-        references, grids, spread: as in ``tasks_for``.
+        references: reference sentences of interpretations; without them, tasks compare whole
+            sentences only.
+        grids: grids of readouts instead of the tasks' defaults.
+        spread: maps over the parts of a large task, locally or on a cluster.
         folds: folds of transfer tasks.
         dev: kind of task and corpus of the development tasks, see ``tasks_for``.
 
@@ -146,12 +142,10 @@ def check_posed(option: str, metrics: Sequence[str], dev: Sequence[Corpus]) -> N
     """
     if not metrics:
         return
-    posed = []
+    posed: list[str] = []
     for task in tasks_for(*dev):
-        posed += [
-            task.name,
-            *(o.name for o in (task.items if isinstance(task, Generation) else ())),
-        ]
+        operations = task.items if isinstance(task, Generation) else []
+        posed += [task.name, *(operation.name for operation in operations)]
     for metric in metrics:
         if metric.partition("/")[0] not in (*posed, TRAINING):
             fix = f"--dev poses {', '.join(posed)}; name a metric of one of them"
@@ -253,12 +247,18 @@ def of_task(spec: str, kind: str) -> str:
 
 
 def _posed(corpus: Corpus) -> list[str]:
+    """Return the kinds of task of a corpus."""
     if corpus.task:
         return [corpus.task]
     if corpus.kind in POSES:
         return [POSES[corpus.kind]]
     if corpus.kind in TRANSFER.values():
-        return [_named_transfer(corpus)]
+        named = re.search(r"[?&]task=([a-z0-9-]+)", corpus.spec)
+        if named is None or TRANSFER.get(named[1]) is not corpus.kind:
+            known = ", ".join(TRANSFER)
+            fix = f"name its task: senteval:FOLDER?task=NAME with NAME one of {known}"
+            raise CorpusError(corpus.spec, fix)
+        return [named[1]]
     if corpus.kind is not Kind.LABELLED_PAIRS:
         fix = "give pairs, operations, queries, or a corpus of SentEval"
         raise CorpusError(corpus.spec, f"{corpus.kind.value} have no task; {fix}")
@@ -268,12 +268,3 @@ def _posed(corpus: Corpus) -> list[str]:
     if not kinds:
         raise CorpusError(corpus.spec, "no pair is labelled entailment, so it has no task")
     return kinds
-
-
-def _named_transfer(corpus: Corpus) -> str:
-    """Return the task that is named in the specification of a SentEval corpus."""
-    found = re.search(r"[?&]task=([a-z0-9-]+)", corpus.spec)
-    if found is None or TRANSFER.get(found[1]) is not corpus.kind:
-        fix = f"name its task: senteval:FOLDER?task=NAME with NAME one of {', '.join(TRANSFER)}"
-        raise CorpusError(corpus.spec, fix)
-    return found[1]

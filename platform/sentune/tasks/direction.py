@@ -21,7 +21,7 @@ from torch import Tensor
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 from sentune.geometry.base import Geometry
-from sentune.tasks.base import Given, Result, readout_of, require
+from sentune.tasks.base import Given, Result, readout_of, require, under
 from sentune.tasks.pairs import Pairs, extent_direction, half_ties
 
 Exclude = Literal["both-ways", "none"]
@@ -46,8 +46,7 @@ def entailment_pairs(corpus: Corpus, exclude: Exclude = "both-ways") -> list[tup
     if corpus.kind is Kind.TRIPLETS:
         return list(zip(columns["anchor"], columns["positive"], strict=True))
     if corpus.kind is not Kind.LABELLED_PAIRS:
-        reason = f"{corpus.kind.value} do not label entailments"
-        raise CorpusError(corpus.spec, reason)
+        raise CorpusError(corpus.spec, f"{corpus.kind.value} do not label entailments")
     names = ("premise", "hypothesis", "label", "reverse_label")
     return [
         (premise, hypothesis)
@@ -92,10 +91,9 @@ class DirectionTask:
 
     def rules(self) -> dict[str, NDArray[np.float64]]:
         """Return ``task/rule`` -> hits of the LENGTH baselines, [N]; ties count half."""
-        return {
-            f"{self.name}/length": half_ties(surplus(self.pairs, characters)),
-            f"{self.name}/length_words": half_ties(surplus(self.pairs, words)),
-        }
+        lengths = {"length": characters, "length_words": words}
+        rules = {rule: half_ties(surplus(self.pairs, of)) for rule, of in lengths.items()}
+        return under(self.name, rules)
 
     def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
         """Return the metrics; a symmetric geometry, which has no direction, skips them all."""
@@ -109,11 +107,8 @@ class DirectionTask:
         hits = {f"{self.name}/by_{rule}": found for rule, found in right.items()}
         hits[f"{self.name}/accuracy"] = right[by]
         metrics = {name: float(found.mean()) for name, found in (hits | self.rules()).items()}
-        metrics |= {
-            f"{self.name}/{stratum}": float(right[by][chosen].mean())
-            for stratum, chosen in self.strata.items()
-            if chosen.any()
-        }
+        strata = {name: right[by][rows].mean() for name, rows in self.strata.items() if rows.any()}
+        metrics |= under(self.name, {name: float(mean) for name, mean in strata.items()})
         sizes = {stratum: int(chosen.sum()) for stratum, chosen in self.strata.items()}
         counts = {"pairs": len(self.pairs), "exclude": self.exclude, **sizes}
         tables = {f"{self.name}/counts.json": counts}

@@ -25,7 +25,7 @@ INTERPRETED = ("fusion", "difference", "compression")
 """Operations that the means are over; Table 1 has no reconstruction."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Items:
     """The N items of one operation in one corpus.
 
@@ -105,8 +105,9 @@ class Generation:
             found.tables[f"{items.name}/counts.json"] = {"pairs": len(items.targets)}
             examples += items.examples(generated, scores[:, 0].tolist())
         found.tables[f"{self.name}/examples.json"] = examples
-        found.metrics |= self._means(found.metrics, self.items, "")
-        if not _mean_of(self.items):
+        means = self._means(found.metrics, self.items, "")
+        found.metrics |= means
+        if not means:
             found.skipped[self.name] = f"no corpus has one of {', '.join(INTERPRETED)}"
         return found
 
@@ -126,10 +127,13 @@ class Generation:
     def _means(
         self, metrics: Mapping[str, float], items: Sequence[Items], prefix: str
     ) -> dict[str, float]:
-        if not (names := _mean_of(items)):
+        names = [part.name for part in items if part.operation in INTERPRETED]
+        if not names:
             return {}
-        sums = [sum(metrics[f"{name}/{prefix}{rouge}"] for name in names) for rouge in ROUGE]
-        return _named(self.name, prefix, [total / len(names) for total in sums])
+        means = [
+            sum(metrics[f"{n}/{prefix}{rouge}"] for n in names) / len(names) for rouge in ROUGE
+        ]
+        return _named(self.name, prefix, means)
 
 
 def f_measures(targets: Sequence[str], generated: Sequence[str]) -> NDArray[np.float64]:
@@ -153,10 +157,6 @@ def f_measures(targets: Sequence[str], generated: Sequence[str]) -> NDArray[np.f
     return np.array(rows, dtype=np.float64).reshape(-1, len(ROUGE))
 
 
-def _mean_of(items: Iterable[Items]) -> list[str]:
-    return [part.name for part in items if part.operation in INTERPRETED]
-
-
 def _named(name: str, prefix: str, values: Iterable[float]) -> dict[str, float]:
     return {f"{name}/{prefix}{rouge}": float(v) for rouge, v in zip(ROUGE, values, strict=True)}
 
@@ -164,18 +164,14 @@ def _named(name: str, prefix: str, values: Iterable[float]) -> dict[str, float]:
 def _items(corpus: Corpus, taken: set[str]) -> list[Items]:
     """Return a corpus's items by operation, in the order of ``OPERATIONS``."""
     require(corpus, Kind.OPERATIONS, "generation")
-    rows: dict[str, list[tuple[str, str | None, str]]] = {name: [] for name in OPERATIONS}
-    columns = zip(*corpus.table.to_pydict().values(), strict=True)
-    for operation, first, second, target in columns:
-        rows[operation].append((first, second, target))
-    return [
-        Items(
-            name=free_name((operation, f"{operation}-{corpus.spec.partition(':')[0]}"), taken),
-            operation=operation,
-            firsts=[first for first, _, _ in found],
-            seconds=[str(s) for _, s, _ in found] if operation in PAIR_OPERATIONS else None,
-            targets=[target for _, _, target in found],
-        )
-        for operation, found in rows.items()
-        if found
-    ]
+    columns, items = corpus.table.to_pydict(), []
+    for operation in OPERATIONS:
+        places = [i for i, name in enumerate(columns["operation"]) if name == operation]
+        if places:
+            name = free_name((operation, f"{operation}-{corpus.spec.partition(':')[0]}"), taken)
+            firsts, seconds, targets = (
+                [columns[side][i] for i in places] for side in ("first", "second", "target")
+            )
+            others = seconds if operation in PAIR_OPERATIONS else None
+            items.append(Items(name, operation, firsts, others, targets))
+    return items

@@ -24,7 +24,7 @@ from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
 from sentune.readouts.grid import ALPHA_1, ALPHA_2, REFERENCES, Grid, Grids, Readout, grid_of
 from sentune.readouts.sweep import SWEEP_FILE, Sweep
-from sentune.tasks.base import Given, Result, readout_of
+from sentune.tasks.base import Given, Result, readout_of, under
 
 SENTENCES = (
     "anchor", "positive", "negative", "premise", "hypothesis", "sentence1", "sentence2", "text",
@@ -180,7 +180,7 @@ class InterpretationTask:
 
     def without(self, result: Result, metrics: Iterable[str], reason: str) -> Result:
         """Add the reason why metrics are skipped, and return the result."""
-        result.skipped |= {f"{self.name}/{metric}": reason for metric in metrics}
+        result.skipped |= under(self.name, dict.fromkeys(metrics, reason))
         return result
 
     def references_within(
@@ -192,8 +192,7 @@ class InterpretationTask:
 
     def add(self, result: Result, sweep: Sweep, readouts: Given) -> None:
         """Add the readouts, and the table of the sweep if it has chosen them."""
-        chosen = sweep.chosen.items()
-        result.readouts |= {f"{self.name}/{readout}": value for readout, value in chosen}
+        result.readouts |= under(self.name, sweep.chosen)
         if readouts is None:
             result.tables[f"{self.name}/{SWEEP_FILE}"] = sweep.to_table()
 

@@ -16,7 +16,7 @@ from sentune.beats import beat
 from sentune.corpora.formats.beir import corpus_file, passage_log, passages
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError
-from sentune.tasks.base import Given, Model, Result, finite, require
+from sentune.tasks.base import Given, Model, Result, finite, require, under
 from sentune.tasks.nearest_passages import NearestPassages
 
 METRICS = ("mrr@10", "recall@10", "recall@100")
@@ -111,5 +111,5 @@ class Retrieval:
             right[:, :10].sum(axis=1) / sizes,
             right.sum(axis=1) / sizes,
         )
-        means = zip(METRICS, values, strict=True)
-        return {f"{self.name}/{metric}": float(v.mean()) for metric, v in means}
+        means = [float(of_queries.mean()) for of_queries in values]
+        return under(self.name, dict(zip(METRICS, means, strict=True)))

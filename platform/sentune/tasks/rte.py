@@ -14,7 +14,7 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError
 from sentune.geometry.base import Geometry
 from sentune.readouts.threshold import best_threshold, precision_recall
-from sentune.tasks.base import Given, Result, readout_of, require
+from sentune.tasks.base import Given, Result, readout_of, require, under
 from sentune.tasks.pairs import Pairs
 
 
@@ -50,18 +50,11 @@ class Rte:
         """Return the metrics; a pair's score is ``geometry.entails(premise, hypothesis)``."""
         scores = self.pairs.compare(embeddings, geometry.entails)
         curve = precision_recall(scores, self.positive)
+        metrics = {"auc": curve.area, "average_precision": curve.average_precision}
         counts = {"pairs": len(self.pairs), "entailment": int(self.positive.sum())}
-        result = Result(
-            metrics={
-                f"{self.name}/auc": curve.area,
-                f"{self.name}/average_precision": curve.average_precision,
-                **{name: float(hits.mean()) for name, hits in self.rules().items()},
-            },
-            tables={
-                f"{self.name}/precision_recall.json": curve.thinned(),
-                f"{self.name}/counts.json": counts,
-            },
-        )
+        tables = {"precision_recall.json": curve.thinned(), "counts.json": counts}
+        result = Result(metrics=under(self.name, metrics), tables=under(self.name, tables))
+        result.metrics |= {name: float(hits.mean()) for name, hits in self.rules().items()}
         accuracy = f"{self.name}/accuracy"
         if readouts is None:
             threshold: float | None = best_threshold(scores, self.positive)

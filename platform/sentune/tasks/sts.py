@@ -121,13 +121,13 @@ class Sts:
         return correlation, parts, sizes / sizes.sum()
 
     def _correlate(self, found: Result, name: str, similarities: Floats, scores: Floats) -> None:
-        if not add_correlations(found, f"{name}/", similarities, scores):
-            return
-        reason = "some similarities are not finite: undefined correlations count as 0"
-        if np.isfinite(similarities).all():
-            what = "scores" if np.ptp(scores) == 0 else "similarities"
-            reason = f"all {what} are the same: undefined correlations count as 0"
-        found.skipped[name] = reason
+        if add_correlations(found, f"{name}/", similarities, scores):
+            what = "all similarities are the same"
+            if not np.isfinite(similarities).all():
+                what = "some similarities are not finite"
+            elif np.ptp(scores) == 0:
+                what = "all scores are the same"
+            found.skipped[name] = f"{what}: undefined correlations count as 0"
 
 
 def add_correlations(found: Result, prefix: str, similarities: Floats, scores: Floats) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 from sentune.corpora.formats import senteval
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
-from sentune.tasks.base import Given, Model, Result, finite, require
+from sentune.tasks.base import Given, Model, Result, finite, require, under
 from sentune.tasks.sts import add_correlations
 from sentune.tasks.transfer_solver import (
     GRID,
@@ -114,17 +114,10 @@ class Transfer:
             "judged_on": f"{self.folds} outer folds",
             "unconverged": sum(fold.unconverged for fold in found),
         }
-        chosen = [fold.scores[fold.place] for fold in found]
-        result = Result(
-            metrics={
-                f"{self.name}/accuracy": float(np.mean(scores)),
-                f"{self.name}/dev_accuracy": float(np.mean(chosen)),
-            },
-            tables={
-                f"{self.name}/counts.json": {"pairs": len(predictions)},
-                f"{self.name}/regularisation.json": table,
-            },
-        )
+        chosen = np.mean([fold.scores[fold.place] for fold in found])
+        metrics = {"accuracy": float(np.mean(scores)), "dev_accuracy": float(chosen)}
+        tables = {"counts.json": {"pairs": len(predictions)}, "regularisation.json": table}
+        result = Result(metrics=under(self.name, metrics), tables=under(self.name, tables))
         self._add_f1(result, parts[WHOLE].targets, predictions)
         return result
 
@@ -248,7 +241,7 @@ def _split_result(
     return Result(
         metrics={f"{name}/dev_{metric}": float(chosen.scores[chosen.place])},
         readouts={f"{name}/C": chosen.strength},
-        tables={f"{name}/counts.json": counts, f"{name}/regularisation.json": table},
+        tables=under(name, {"counts.json": counts, "regularisation.json": table}),
         skipped={f"{name}/test": NO_TEST.format(judged_on)} if judged != "test" else {},
     )
 

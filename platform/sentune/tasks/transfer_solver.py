@@ -265,13 +265,14 @@ def choose(
     held_out = [train.at(rows) for _, rows in split] or [parts["dev"]]
     scores, predictions, unconverged = [], [], 0
     for models, stopped in along(train.features, readout.examples(train.targets), subsets, grid):
-        tried = list(zip(held_out, models[1:] or models, strict=True))
-        scores.append(np.mean([_score(readout, part, model) for part, model in tried]))
+        tried = zip(models[1:] or models, held_out, strict=True)
+        found = [readout.predict(model, part.features) for model, part in tried]
+        each = zip(found, held_out, strict=True)
+        scores.append(np.mean([readout.score(rows, part.targets) for rows, part in each]))
         if judged is train:
-            found = np.empty_like(train.targets)
-            for (_, rows), (part, model) in zip(split, tried, strict=True):
-                found[rows] = readout.predict(model, part.features)
-            predictions.append(found)
+            predictions.append(np.empty_like(train.targets))
+            for (_, rows), of_fold in zip(split, found, strict=True):
+                predictions[-1][rows] = of_fold
         else:
             predictions.append(readout.predict(models[0], judged.features))
         unconverged += stopped
@@ -326,7 +327,3 @@ def grid_of(readouts: Given, name: str, default: Sequence[float]) -> Sequence[fl
     if not isinstance(given, int | float) or not 0 < given < float("inf"):
         raise InvalidValue(f"{name}/C", given, "use a positive number")
     return (float(given),)
-
-
-def _score(readout: TargetType, part: Part, model: LogisticRegression) -> float:
-    return readout.score(readout.predict(model, part.features), part.targets)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,11 +70,9 @@ Represent = Callable[[list[str]], Mapping[str, Tensor]]
 """Function of S sentences that returns name of a representation -> embeddings, [S, D]."""
 
 
-class Features(Protocol):
-    """Function of S sentences that returns a representation's features for a classifier, [S, F]."""
-
-    def __call__(self, sentences: Sequence[str], *, representation: str) -> Tensor: ...
-
+Features: TypeAlias = Callable[..., Tensor]
+"""Function of S sentences and the keyword ``representation`` that returns its features for a
+classifier, [S, F]."""
 
 TABLE = "representations.json"
 WORDS = "words"

@@ -101,7 +101,6 @@ def _quotient(rise: Tensor, run: Tensor) -> Tensor:
 
 def _rounding(values: Tensor) -> float:
     """Return the rounding unit of a matrix product; TensorFloat-32, if enabled, has 10 bits."""
-    shortened = values.is_cuda and torch.get_float32_matmul_precision() != "highest"
-    return (
-        2.0**-10 if shortened and values.dtype == torch.float32 else torch.finfo(values.dtype).eps
-    )
+    single = values.is_cuda and values.dtype == torch.float32
+    shortened = single and torch.get_float32_matmul_precision() != "highest"
+    return 2.0**-10 if shortened else torch.finfo(values.dtype).eps

@@ -99,10 +99,8 @@ def most_distinct(
     chosen = _farthest_first(boxes, boxes.intersect(own, others), k)
     return Distinct(
         chosen=tuple(
-            ChosenReference(
-                row=int(some[place]), coverage=float(values[place]), similarity=similarity
-            )
-            for place, similarity in chosen
+            ChosenReference(row=int(some[at]), coverage=float(values[at]), similarity=similarity)
+            for at, similarity in chosen
         ),
         alpha_1=low,
         alpha_2=alpha_2,
