@@ -23,7 +23,7 @@ from sentune.encoders.decoders import bundle, prepare_decoder
 from sentune.encoders.words import WordTable, check_words, open_words
 from sentune.encoders.words.learned import PpmiSpec, learn_words
 from sentune.encoders.words.whole import training_folder
-from sentune.methods import GradientMethod
+from sentune.methods import ClosedForm, GradientMethod
 from sentune.training.recipes.intersent import operation_encoder
 
 SAMPLE = 10_000
@@ -35,6 +35,14 @@ vectors learn their words."""
 
 PRETRAINED = {"encoder", "decoder", "vectors", "frequencies"}
 """Options that name the parts from which methods are built."""
+
+
+def parts_of(kind: type[GradientMethod] | type[ClosedForm]) -> tuple[str, ...]:
+    """Return the options in ``PRETRAINED`` from which a method is built."""
+    if kind.on_words:
+        return "vectors", "frequencies"
+    return ("encoder", "decoder") if kind.kind is Kind.OPERATIONS else ("encoder",)
+
 
 STORIES = ("builtin:stories", ("builtin:similarity",))
 """Default training and development corpora of methods on word vectors."""
