@@ -105,8 +105,7 @@ class LocalRun(Settings):
                 fix = f"{self.kind.title} {why}; leave it out"
                 raise InvalidValue(f"--{name}", value, fix)
         object.__setattr__(self, "corpus", self.corpus or (trained,))
-        dev = self.dev or tuple(f"{name}?split=dev" for name in judged)
-        object.__setattr__(self, "dev", dev)
+        object.__setattr__(self, "dev", self.dev or tuple(f"{name}?split=dev" for name in judged))
         return self
 
     @property
@@ -354,14 +353,9 @@ def _card(run: LocalRun, best: SavedProgress, dev: list[Corpus]) -> dict[str, di
         "split": "dev",
         "metrics": {n: v for n, v in best.metrics.items() if not n.startswith("train/")},
     }
+    lineage = {"corpus": corpus, "seed": run.seed, **trained, "examples": best.examples}
     return {
         HUB: hub,
         "Metrics on the development corpora": best.metrics,
-        "Lineage": {
-            "corpus": corpus,
-            "seed": run.seed,
-            **trained,
-            "examples": best.examples,
-            "dev": judged,
-        },
+        "Lineage": {**lineage, "dev": judged},
     }
