@@ -28,7 +28,7 @@ from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import Kind
 from sentune.corpora.tokens import META
 from sentune.credentials import without_credentials
-from sentune.errors import InvalidValue, SentuneError, TrialFailed
+from sentune.errors import InvalidValue, SentuneError, TrialFailed, option_name
 from sentune.io.folders import read_manifest, whole_folder
 from sentune.methods import CLOSED_FORM, ClosedForm, GradientMethod, find, find_closed_form
 from sentune.methods.base import Settings
@@ -82,7 +82,7 @@ class LocalRun(Settings):
     @classmethod
     def of(cls, **given: Any) -> LocalRun:
         """Return a validated run; raise ``InvalidValue`` if an option cannot be used."""
-        return validated(cls, given, lambda name: f"--{name.replace('_', '-')}")
+        return validated(cls, given, option_name)
 
     @model_validator(mode="after")
     def _complete(self) -> LocalRun:
@@ -94,9 +94,8 @@ class LocalRun(Settings):
         if self.kind.kind is not Kind.OPERATIONS and len(self.corpus) > 1:
             fix = f"{self.kind.title} trains on one corpus; name only one"
             raise InvalidValue("--corpus", " ".join(self.corpus), fix)
-        readouts = () if self.method in CLOSED_FORM else find(self.method).readouts
         used, unused = parts_of(self.kind), dict[str, str]()
-        if REFERENCES not in readouts:
+        if REFERENCES not in getattr(self.kind, "readouts", ()):
             unused["references"] = "has no interpretations"
         built = f"is built from {' and '.join(f'--{part}' for part in used)}"
         unused |= dict.fromkeys(sorted(PRETRAINED.difference(used)), built)

@@ -128,6 +128,4 @@ def milestones(max_examples: int, every: int) -> tuple[int, ...]:
 
     The papers validate every 100 steps, which is ``every = 100 * batch_size``.
     """
-    if every < 1:
-        raise InvalidValue("--validate-every", every, "give a positive number of examples")
     return (*range(every, max_examples, every), max_examples)

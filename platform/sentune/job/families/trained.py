@@ -141,7 +141,8 @@ class TrainedFamily(JobFamily):
         Raises:
             InvalidValue: names the batch size and the number of rows, or ``--max-examples``.
         """
-        check_budget(self.config.max_examples, min(batch_sizes(self.space)))
+        smallest = min(batch_sizes(self.space)) or self.training.batch_size
+        check_budget(self.config.max_examples, smallest)
         largest = max(batch_sizes(self.space))
         if largest > rows:
             fix = f"--corpus has {rows} rows; narrow it with --set batch_size={min(rows, 32)}"

@@ -187,20 +187,14 @@ def write_modules(folder: Path, width: int, pooling: Pooling) -> None:
     """
     (folder / "1_Pooling").mkdir()
     modality = {"method": "forward", "method_output_name": "last_hidden_state"}
-    contents: dict[str, dict[str, Any]] = {
-        "sentence_bert_config.json": {
-            "transformer_task": "feature-extraction",
-            "modality_config": {"text": modality},
-            "module_output_name": "token_embeddings",
-        },
-        "1_Pooling/config.json": {
-            "embedding_dimension": width,
-            "pooling_mode": pooling,
-            "include_prompt": True,
-        },
+    transformer = {
+        "transformer_task": "feature-extraction",
+        "modality_config": {"text": modality},
+        "module_output_name": "token_embeddings",
     }
-    for name, content in contents.items():
-        write_json(folder / name, content)
+    write_json(folder / "sentence_bert_config.json", transformer)
+    pooled = {"embedding_dimension": width, "pooling_mode": pooling, "include_prompt": True}
+    write_json(folder / "1_Pooling" / "config.json", pooled)
     kinds = {
         "": "sentence_transformers.base.modules.transformer.Transformer",
         "1_Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
