@@ -138,8 +138,8 @@ def other_donor(was: Identity, now: Identity) -> str:
 def _differing(was: Identity, now: Identity, settings: Callable[[Identity], Any]) -> str:
     if not was:
         return "the checkpoint does not name its run"
-    compared = ({**run, SETTINGS: settings(run), LIVE: {}} for run in (was, now))
-    return "; ".join(differences(*compared))
+    before, after = ({**run, SETTINGS: settings(run), LIVE: {}} for run in (was, now))
+    return "; ".join(differences(before, after))
 
 
 @dataclass(kw_only=True)
