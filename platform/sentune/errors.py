@@ -57,6 +57,11 @@ class InvalidValue(SentuneError, ValueError):
         self.field, self.value, self.fix = field, value, fix
 
 
+def option_name(field: str) -> str:
+    """Return ``--max-examples`` for ``max_examples``."""
+    return "--" + field.replace("_", "-")
+
+
 def invalid_value(
     error: ValidationError, given: Mapping[str, Any], shown: Callable[[str], str] = str
 ) -> InvalidValue:

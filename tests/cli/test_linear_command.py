@@ -66,7 +66,10 @@ def test_without_a_second_stage_nothing_is_both(tmp_path: Path, ambiguous: str) 
         (["--test", "sts=stsb:x"], "TASK one of rte, ambiguous-rte"),
         (["--test", "rte"], "TASK=FORMAT:PATH"),
         (["--test", "rte=stsb:x"], "read as scored-pairs"),
-        (["--test", "rte=builtin:nli", "--learning-rate", "0"], "a positive number"),
+        (
+            ["--test", "rte=builtin:nli", "--learning-rate", "0"],
+            "--learning-rate: 0.0 cannot be used; input should be greater than 0",
+        ),
         (["--test", "rte=builtin:nli?size=9", "--max-length", "500"], "at most 128 tokens"),
         (["--test", "rte=builtin:nli?size=9", "--prior", "balanced"], "pairs of --ambiguous"),
     ],

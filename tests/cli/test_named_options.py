@@ -12,8 +12,9 @@ import typer
 
 import sentune
 from sentune.cli import app
+from sentune.errors import option_name
 from sentune.job.families import FAMILIES
-from sentune.job.options import StudyOptions, option_name
+from sentune.job.options import StudyOptions
 
 OTHERS = {
     "git": "abbrev-ref porcelain untracked-files no-optional-locks",

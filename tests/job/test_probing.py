@@ -179,6 +179,14 @@ def test_a_job_that_fits(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "studies").iterdir()] == [".cache"]
 
 
+def test_a_budget_below_the_smallest_batch_of_the_search_is_refused(tmp_path: Path) -> None:
+    options = small(tmp_path, max_examples=31, set=("batch_size=32,64",))
+    searched = replace(SPACE, settings={**SPACE.settings, "batch_size": Choice(32, 64)})
+    searched = replace(searched, fixed={"max_length": 32})
+    with pytest.raises(InvalidValue, match=r"--max-examples: 31 .*give at least 32"):
+        make_job(options, searched).prepare(QUIET)
+
+
 @pytest.mark.parametrize(
     ("batch", "rungs"), [("16", (320, 960)), ("17", (960,)), ("17,32", (960,))]
 )

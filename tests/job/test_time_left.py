@@ -118,6 +118,8 @@ def test_a_run_at_work_still_needs_its_own_rest() -> None:
     assert 150 / 20 + 4 < slow < 150 / 10 + 4
     half = Beat(phase="validating", examples=300, rate=20.0, done=3, total=6)
     assert told(first, work=work, beats={"0000": half}) == pytest.approx(2)
+    fits = (Beat(phase="training", examples=examples) for examples in (0, 300))
+    assert len({told(first, work=work, beats={"0000": beat}) for beat in fits}) == 1, "no rate"
     saving = Beat(phase="saving", examples=300)
     assert told(first, work=work, beats={"0000": saving}) == pytest.approx(0)
 

@@ -49,10 +49,10 @@ def program_in(storage: Path) -> Program:
             if group.is_first:
                 with (storage / "worked").open("a") as log:
                     log.write(f"{spec.trial} {examples}\n")
-            share = torch.tensor([x / group.world_size], dtype=torch.float64)
+            mean = float(group.all_reduce_mean(torch.tensor([x], dtype=torch.float64)))
             yield Progress(
                 examples=examples,
-                metrics={OBJECTIVE: examples / 1000 - float(group.all_reduce_sum(share))},
+                metrics={OBJECTIVE: examples / 1000 - mean},
                 final=examples == spec.max_examples,
                 save=lambda folder: None,
             )

@@ -12,12 +12,15 @@ import torch
 from safetensors.numpy import load_file
 from torch import distributed as dist
 
+from sentune import beats
 from sentune.corpora.batches import Held
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.encoders.words import WordTable
+from sentune.methods.sif import Sif
+from sentune.training import closed_form
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.closed_form import fit_and_sweep
-from sentune.training.closed_form_model import FIT_FILE, VECTORS
+from sentune.training.closed_form_model import FIT_FILE, VECTORS, build_closed_form
 from sentune.training.group import Group
 from sentune.training.trial import TrialSpec
 from tests.forked import run_group
@@ -98,6 +101,29 @@ def work(rank: int, workers: int, folder: str) -> None:
     (again,) = fit_and_sweep(spec_of("sif", directory), group, words={})
     found["again"] = again.metrics
     torch.save(found, Path(folder, f"{rank}.pt"))
+
+
+def test_beats_count_the_texts_that_were_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closed_form, "BATCH", 50)
+    seen, solve = [], Sif.solve
+
+    def solved(*given: Any) -> None:
+        seen.append(beats.newest().examples)
+        solve(*given)
+
+    def added(kept: Any, texts: list[str]) -> None:
+        seen.append(beats.newest().examples)
+        add(kept, texts)
+
+    statistics = type(build_closed_form("sif", words(0.0), {}).statistics())
+    add = statistics.add
+    monkeypatch.setattr(statistics, "add", added)
+    monkeypatch.setattr(Sif, "solve", solved)
+    beats.begin()
+    assert list(
+        fit_and_sweep(spec_of("sif"), Group.single("cpu"), words={"made": Held(words(0.0))})
+    )
+    assert seen == [0, 50, 100, 150, 200, ROWS]
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.long)])

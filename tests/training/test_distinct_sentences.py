@@ -65,7 +65,7 @@ def step(
     trained = backward.method
     group.streams.start(1)
     loss = backward(columns)
-    parts = backward._divide(columns, ROWS).parts
+    parts, *_ = backward._divide(columns, ROWS)
     grads = [p.grad for p in trained.parameters() if p.grad is not None]
     assert not any(grad.is_sparse for grad in grads)
     return loss, torch.cat([g.flatten() for g in grads]), sum(len(p.chunk.input_ids) for p in parts)

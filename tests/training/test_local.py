@@ -74,7 +74,7 @@ def test_pairs_of_two_kinds_are_read_as_a_job_of_the_method_reads_them(
     said: list[str] = []
     run = LocalRun(
         method=method, dev=(f"sick:{sick}",), settings={"batch_size": "16"}, limit=32,
-        max_examples=32, vectors="builtin:ppmi?width=16",
+        max_examples=32, **({"vectors": "builtin:ppmi?width=16"} if method == "invertible" else {}),
     )  # fmt: skip
     run_locally(run, tmp_path / "run", say=said.append)
     assert said
@@ -182,6 +182,12 @@ def test_a_dev_corpus_that_has_changed_is_another_run(tmp_path: Path) -> None:
         ({"corpus": ("csv:a.csv",), "dev": ()}, "--dev: missing"),
         ({"method": "simcse", "references": "csv:a.csv"}, "--references: .*no interpretations"),
         ({"method": "sif", "references": "csv:a.csv"}, "--references: .*no interpretations"),
+        ({"vectors": "glove:a.txt"}, "--vectors: 'glove:a.txt' .*is built from --encoder; leave"),
+        ({"frequencies": "a.txt"}, "--frequencies: 'a.txt' cannot be used; GumbelCSE is built"),
+        ({"decoder": "gpt2"}, "--decoder: 'gpt2' cannot be used"),
+        ({"method": "intersent", "vectors": "glove:a.txt"}, "built from --encoder and --decoder"),
+        ({"method": "sif"}, "--encoder: .*SIF is built from --vectors and --frequencies; leave"),
+        ({"method": "infersent"}, "--encoder: .*InferSent is built from --vectors"),
     ],
 )
 def test_an_option_out_of_its_bounds_is_refused_by_its_name(
@@ -189,6 +195,18 @@ def test_an_option_out_of_its_bounds_is_refused_by_its_name(
 ) -> None:
     with pytest.raises(InvalidValue, match=message):
         LocalRun.of(**{**vars(RUN), **wrong})
+
+
+@pytest.mark.parametrize("method", ["gumbel", "intersent", "invertible", "sif"])
+def test_the_defaults_of_all_options_are_accepted_for_any_method(method: str) -> None:
+    assert LocalRun.of(method=method).method == method
+
+
+def test_fewer_examples_than_a_batch_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    run = LocalRun(**{**vars(RUN), "max_examples": 15})
+    with pytest.raises(InvalidValue, match=r"--max-examples: 15 .*give at least 16.*batch_size"):
+        run_locally(run, tmp_path / "run", say=_silent)
+    assert not (tmp_path / "run").exists()
 
 
 def test_numbers_of_other_types_are_those_of_python() -> None:

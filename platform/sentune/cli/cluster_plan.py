@@ -74,9 +74,7 @@ def options_of(script_job: JobDefinition, arguments: Sequence[str]) -> StudyOpti
 def cluster_of(file: Path | None, nodes: Sequence[str]) -> Cluster:
     """Return the cluster of a file, of a list of nodes, or of ``cluster.yaml`` without either.
 
-    Args:
-        file: for ``ray up`` or KubeRay.
-        nodes: ``gpu=8,1,4`` stands for four nodes of 8 CPUs and 1 GPU, which are always up.
+    The node ``gpu=8,1,4`` stands for four nodes of 8 CPUs and 1 GPU, which are always up.
 
     Raises:
         InvalidValue: both are given, a text is not NAME=CPUS,GPUS,COUNT, or the file is not a
@@ -131,8 +129,6 @@ def growth_report(
     """Return tables of a forecast: by stage, by node type, and for fewer trials at a time.
 
     Args:
-        config, space: of the study.
-        cluster: that it runs on.
         prices: node type -> dollars per hour.
         probe: measured costs; None: no hours are shown.
 

@@ -108,14 +108,9 @@ def key_and_value(
 ) -> tuple[str, str]:
     """Split an option's ``KEY=VALUE`` at the first equals sign.
 
-    Args:
-        option: its name, for the error.
-        text: ``KEY=VALUE``.
-        fix: end of the error message.
-        keys: the allowed keys; None: all.
-
     Raises:
-        InvalidValue: a part is missing, or the key is not allowed.
+        InvalidValue: a part is missing, or the key is not one of ``keys`` (None: all are allowed);
+            its message ends with ``fix``.
     """
     key, _, value = text.partition("=")
     if not (key and value) or (keys is not None and key not in keys):
@@ -124,11 +119,7 @@ def key_and_value(
 
 
 def check_port(host: str, port: int) -> None:
-    """Check that a server can listen on a port.
-
-    Raises:
-        InvalidValue: the port is in use, or not allowed.
-    """
+    """Raise ``InvalidValue`` if a server cannot listen on a port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -214,7 +214,6 @@ def start_again(place: StudyPlace, given: Mapping[str, Any]) -> None:
     The process exits as the study's own command does.
 
     Args:
-        place: of the study.
         given: option -> new value; None keeps that of the last start. ``set`` is merged by key.
 
     Raises:
@@ -359,11 +358,7 @@ def _collect(view: StudyView, *, dry_run: bool) -> int:
 
 
 def view_of(name: str, storage: str | None, optuna: str | None) -> StudyView:
-    """Open the study that a command names.
-
-    Raises:
-        InvalidValue: the name is not valid, or there is no such study.
-    """
+    """Open the study that a command names; raises the errors of ``place_of``."""
     return StudyView(place_of(name, storage, optuna))
 
 

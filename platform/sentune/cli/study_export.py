@@ -27,15 +27,12 @@ _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 
 def write_trials(trials: Sequence[TrialRecord], out: str, *, curves: bool) -> int:
-    """Write trials to a CSV, JSON or Parquet file; return the number of rows.
+    """Write trials to a CSV, JSON or Parquet file, one row each; return the number of rows.
 
-    Args:
-        trials: one row each.
-        out: the file; its suffix is the format.
-        curves: whether to add a column ``curve``, JSON: examples -> metrics.
+    With ``curves``, the column ``curve`` has JSON, examples -> metrics.
 
     Raises:
-        InvalidValue: the suffix is another one, or the folder does not exist.
+        InvalidValue: the file has another suffix, or its folder does not exist.
     """
     path, partial = _paths(out)
     if path.suffix not in _WRITERS:

@@ -18,7 +18,7 @@ from sentune.cli.options import (
     key_and_value,
     look_here,
 )
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, option_name
 from sentune.terminal import Terminal, say
 
 
@@ -133,6 +133,7 @@ def linear(
     from sentune.cli.evaluate import report_results
     from sentune.tasks.base import free_name
     from sentune.training.linear import KINDS, LinearSettings, run_linear
+    from sentune.training.settings import validated
 
     fix = f"give TASK=FORMAT:PATH with TASK one of {', '.join(KINDS)}"
     tests: dict[str, tuple[str, str]] = {}
@@ -141,10 +142,8 @@ def linear(
         tests[free_name([kind, f"{kind}-{spec.partition(':')[0]}"], tests)] = kind, spec
     if prior and ambiguous is None:
         raise InvalidValue("--prior", prior, "it weights the pairs of --ambiguous; give it too")
-    if not learning_rate > 0:
-        raise InvalidValue("--learning-rate", learning_rate, "give a positive number")
     own = LinearSettings.model_fields.keys()
-    settings = LinearSettings(**{name: context.params[name] for name in own})
+    settings = validated(LinearSettings, {n: context.params[n] for n in own}, option_name)
     given = {n: v for n, v in context.params.items() if n not in {"test", "json", *own}}
     given["prior"] = prior or ""
     report_results(run_linear(**given, tests=tests, settings=settings, say=say), Terminal(), json)

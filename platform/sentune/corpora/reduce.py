@@ -26,12 +26,16 @@ _KEPT = 64 << 20
 S = TypeVar("S", bound=Statistics)
 
 
-def accumulate_here(batches: Iterable[Sequence[str]], make: Callable[[], S]) -> S:
-    """Return the statistics of batches of texts; ``make`` returns empty statistics."""
-    statistics = make()
-    for done, batch in enumerate(batches):
-        beat("training", done=done)
+def accumulate_here(batches: Iterable[Sequence[str]], make: Callable[[], S], workers: int = 1) -> S:
+    """Return the statistics of batches of texts; ``make`` returns empty statistics.
+
+    Beats count the texts times ``workers``, because each worker has an equal share of a corpus.
+    """
+    statistics, texts = make(), 0
+    for batch in batches:
+        beat("training", examples=texts * workers)
         statistics.add(batch)
+        texts += len(batch)
     return statistics
 
 
@@ -40,6 +44,7 @@ def accumulate(
     sizes: Sequence[int],
     make: Callable[[], S],
     rows: slice | None = None,
+    workers: int = 1,
 ) -> S:
     """Return the statistics of the texts of Parquet shards, read in order by Ray Data.
 
@@ -47,6 +52,7 @@ def accumulate(
         shards: Parquet files with a column ``text`` and the numbers of rows in ``sizes``.
         make: returns empty statistics.
         rows: range of rows to include; None: all of them.
+        workers: see ``accumulate_here``.
 
     Raises:
         CacheError: a shard cannot be opened on a node.
@@ -65,7 +71,8 @@ def accumulate(
     texts = read_in_order(_read, tasks, 1, _KEPT)  # one at a time: the sums are reproducible
     tables = texts.iter_batches(batch_size=_ROWS, batch_format="pyarrow", prefetch_batches=1)
     with own_errors():
-        return accumulate_here((table.column("text").to_pylist() for table in tables), make)
+        batches = (table.column("text").to_pylist() for table in tables)
+        return accumulate_here(batches, make, workers)
 
 
 def _read(task: pa.Table) -> Iterator[pa.Table]:

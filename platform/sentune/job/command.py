@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 from typer import Option
 
-from sentune.errors import Overtaken, SentuneError
-from sentune.job.options import StudyOptions, option_name, parse
+from sentune.errors import Overtaken, SentuneError, option_name
+from sentune.job.options import StudyOptions, parse
 from sentune.study import LAUNCHERS
 from sentune.study.space.space import SearchSpace
 from sentune.terminal import Terminal, print_line

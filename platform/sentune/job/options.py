@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from sentune.errors import InvalidValue, invalid_value
+from sentune.errors import InvalidValue, invalid_value, option_name
 from sentune.readouts.three_way import check_prior
 from sentune.study import SAMPLERS, SCHEDULERS, LauncherName, SchedulerName
 from sentune.study.space.objectives import Constraint, Objective
@@ -344,11 +344,6 @@ class ClosedFormOptions(StudyOptions):
 
 
 AnyOptions = TypeVar("AnyOptions", bound=StudyOptions)
-
-
-def option_name(field: str) -> str:
-    """Return ``--max-examples`` for ``max_examples``."""
-    return "--" + field.replace("_", "-")
 
 
 def parse(given: dict[str, Any], defaults: AnyOptions) -> AnyOptions:

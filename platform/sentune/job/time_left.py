@@ -276,7 +276,10 @@ class TimeLeft:
         through = 1.0 if beat.phase == "saving" else 0.0  # saving comes after the validation
         if beat.phase in ("validating", "decoding") and beat.total:
             through = beat.done / beat.total
-        return own, max(run.record.examples, beat.examples), -through * costs.validation
+        # a fit in closed form has no rate: most of its time is not proportional to examples
+        counts = beat.rate or beat.phase == "saving"
+        seen = max(run.record.examples, beat.examples if counts else 0)
+        return own, seen, -through * costs.validation
 
 
 def _laid_out(running: Sequence[float], waiting: Sequence[float], places: int) -> float:

@@ -63,11 +63,8 @@ class ShippedFolder:
                 (draft / name).parent.mkdir(parents=True, exist_ok=True)
                 (draft / name).write_bytes(content)
         if _digest(draft) != self.digest:
-            why, fix = (
-                "its files differ from those sent",
-                "delete it and run the same command again",
-            )
-            raise CacheError(self.uri or self.path, why, fix)
+            fix = "delete it and run the same command again"
+            raise CacheError(self.uri or self.path, "its files differ from those sent", fix)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from sentune.beats import beating
+from sentune.beats import beat, beating
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.reduce import accumulate, accumulate_here
 from sentune.corpora.schema import Statistics
@@ -60,6 +60,7 @@ def fit_and_sweep(
         raise InvalidValue(f"readout {model.axis.name}", list(asked), fix)
     statistics = _accumulated(spec.corpus.open(), group, model.statistics)
     statistics.all_reduce(group)
+    beat(examples=spec.max_examples)
     result = Result()
     if group.is_first:
         with beating("training"):
@@ -86,8 +87,8 @@ def _accumulated(
     """Return the statistics of this worker's part of the corpus."""
     if isinstance(corpus, Prepared):
         sizes = corpus.manifest["shards"]
-        return accumulate(corpus.cached, sizes, make, group.slice(sum(sizes)))
+        return accumulate(corpus.cached, sizes, make, group.slice(sum(sizes)), group.world_size)
     own = group.slice(len(corpus))
     texts = corpus.column("text").slice(own.start, own.stop - own.start)
     parts = (texts.slice(at, BATCH).to_pylist() for at in range(0, len(texts), BATCH))
-    return accumulate_here(parts, make)
+    return accumulate_here(parts, make, group.world_size)

@@ -46,11 +46,9 @@ class Streams:
 
 @dataclass(frozen=True)
 class Group:
-    """A worker group, as seen by one of its workers.
+    """A worker group, as seen by the worker of ``rank``.
 
     Attributes:
-        rank: rank of this worker.
-        world_size: number of workers.
         place: device of this worker's tensors; None: CUDA if available, else the CPU.
         shards: number of parts of a batch, each with its own random numbers; 0: one for each
             worker. An elastic group has one for each possible worker, so that the dropout masks do
@@ -139,16 +137,12 @@ class Group:
         apply: Callable[..., Tensor] = Gather.apply  # torch declares no types for it
         return apply(local, sizes, self.rank)
 
-    def all_reduce_sum(self, value: Tensor) -> Tensor:
-        """Return the sum over the workers, without gradient."""
+    def all_reduce_mean(self, value: Tensor) -> Tensor:
+        """Return the mean over the workers, without gradient."""
         total = value.detach().clone()
         if self.world_size > 1:
             dist.all_reduce(total)
-        return total
-
-    def all_reduce_mean(self, value: Tensor) -> Tensor:
-        """Return the mean over the workers, without gradient."""
-        return self.all_reduce_sum(value) / self.world_size
+        return total / self.world_size
 
     def agree(self, value: int) -> int:
         """Return the first worker's ``value`` on every worker."""

@@ -23,7 +23,7 @@ from sentune.encoders.decoders import bundle, prepare_decoder
 from sentune.encoders.words import WordTable, check_words, open_words
 from sentune.encoders.words.learned import PpmiSpec, learn_words
 from sentune.encoders.words.whole import training_folder
-from sentune.methods import GradientMethod
+from sentune.methods import ClosedForm, GradientMethod
 from sentune.training.recipes.intersent import operation_encoder
 
 SAMPLE = 10_000
@@ -35,6 +35,14 @@ vectors learn their words."""
 
 PRETRAINED = {"encoder", "decoder", "vectors", "frequencies"}
 """Options that name the parts from which methods are built."""
+
+
+def parts_of(kind: type[GradientMethod] | type[ClosedForm]) -> tuple[str, ...]:
+    """Return the options in ``PRETRAINED`` from which a method is built."""
+    if kind.on_words:
+        return "vectors", "frequencies"
+    return ("encoder", "decoder") if kind.kind is Kind.OPERATIONS else ("encoder",)
+
 
 STORIES = ("builtin:stories", ("builtin:similarity",))
 """Default training and development corpora of methods on word vectors."""
@@ -118,56 +126,40 @@ class InputMaker:
         vectors: str = "",
         frequencies: str | None = None,
     ) -> Inputs:
-        """Return the inputs of a method, with one corpus unless its kind is ``OPERATIONS``."""
-        if kind.kind is Kind.OPERATIONS:
-            return self.operations(specs, encoder=encoder, decoder=decoder)
-        (spec,) = specs
-        if kind.on_words:
-            return self.words(spec, kind.kind, vectors=vectors, frequencies=frequencies)
-        return self.sentences(spec, kind, encoder=encoder)
+        """Return the inputs of a method, with one corpus unless its kind is ``OPERATIONS``.
 
-    def sentences(self, spec: str, kind: type[GradientMethod], *, encoder: str) -> Inputs:
-        """Return an encoder and the token table of a corpus, for methods that embed sentences.
-
-        A built-in ``encoder`` learns its words from the corpus.
+        Built-in encoders, decoders and vectors learn their words from the corpora.
         """
+        if kind.kind is Kind.OPERATIONS:
+            return self._operations(specs, encoder, decoder)
+        (spec,) = specs
         corpus = self.prepared(spec, kind.kind, self.limit)
-        texts = islice(corpus.texts(*sentence_columns(SCHEMAS[kind.kind])), LEARNED)
+        columns = sentence_columns(SCHEMAS[kind.kind])
+        if kind.on_words:
+            return self._words(corpus, columns, vectors, frequencies)
+        texts = islice(corpus.texts(*columns), LEARNED)
         folder = prepare(encoder, texts, self.cache, corpus.fingerprint)
         tokens = self._tokens(corpus, Encoder(folder, self.max_length))
         return Inputs(folder=folder, tokens=(tokens,), corpora=(corpus,))
 
-    def operations(self, specs: Sequence[str], *, encoder: str, decoder: str) -> Inputs:
-        """Return an encoder and a decoder, and the token tables of corpora of operations.
-
-        A built-in encoder or decoder learns its words from the corpora.
-        """
+    def _operations(self, specs: Sequence[str], encoder: str, decoder: str) -> Inputs:
         corpora = tuple(self.prepared(spec, Kind.OPERATIONS, self.limit) for spec in specs)
         every = chain.from_iterable(
             islice(corpus.texts("first", "second", "target"), LEARNED) for corpus in corpora
         )
         targets = chain.from_iterable(islice(c.texts("target"), LEARNED) for c in corpora)
         source = " ".join(corpus.fingerprint for corpus in corpora)
-        folders = (
-            prepare(encoder, every, self.cache, source),
-            prepare_decoder(decoder, targets, self.cache, source),
-        )
-        folder = bundle(*folders, self.cache)
+        encoder = prepare(encoder, every, self.cache, source)
+        decoder = prepare_decoder(decoder, targets, self.cache, source)
+        folder = bundle(encoder, decoder, self.cache)
         ids = operation_encoder(folder, self.max_length)
         tokens = tuple(self._tokens(corpus, ids) for corpus in corpora)
         return Inputs(folder=folder, tokens=tokens, corpora=corpora)
 
-    def words(self, spec: str, kind: Kind, *, vectors: str, frequencies: str | None) -> Inputs:
-        """Return word vectors and the word table of a corpus, for gradient methods on word vectors.
-
-        Args:
-            vectors: ``glove:FILE``, ``fasttext:FILE``, or ``builtin:ppmi``, which is learned from
-                the corpus.
-            frequencies: file of word counts, for vectors from a file.
-        """
-        corpus = self.prepared(spec, kind, self.limit)
-        columns = sentence_columns(SCHEMAS[kind])
-        if kind is Kind.ADJACENT_SENTENCES:
+    def _words(
+        self, corpus: Prepared, columns: Sequence[str], vectors: str, frequencies: str | None
+    ) -> Inputs:
+        if corpus.kind is Kind.ADJACENT_SENTENCES:
             columns = ["text"]  # has each sentence once
         words = word_table(corpus, vectors, frequencies, self.cache, columns)
         tokens = self._tokens(corpus, WordEncoder(words.without_vectors(), self.max_length))

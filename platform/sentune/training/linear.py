@@ -152,16 +152,15 @@ def run_linear(
     ``ambiguous-rte`` is answered in two classes and never with both.
 
     Args:
-        corpus: corpus of triplets for the first stage.
+        corpus: triplets for the first stage.
         encoder: Hugging Face name, folder, or ``builtin:tiny``.
-        tests: name -> (task, corpus), with a task of ``KINDS``; metrics are ``NAME/METRIC``.
+        tests: name -> (task of ``KINDS``, corpus); metrics are ``NAME/METRIC``.
         ambiguous: corpus of pairs with several labels for the second stage; None: one stage.
         epochs, second_epochs: passes over the corpora of the two stages.
         limit: maximum rows of each corpus.
         max_examples: maximum pairs of the first stage; a triplet gives two.
         prior: class prior to which the pairs are weighted in the loss of the second stage, see
             ``readouts.three_way.class_weights``.
-        settings: training settings.
         say: called with lines that tell the progress.
 
     Raises:

@@ -28,7 +28,7 @@ from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import Kind
 from sentune.corpora.tokens import META
 from sentune.credentials import without_credentials
-from sentune.errors import InvalidValue, SentuneError, TrialFailed
+from sentune.errors import InvalidValue, SentuneError, TrialFailed, option_name
 from sentune.io.folders import read_manifest, whole_folder
 from sentune.methods import CLOSED_FORM, ClosedForm, GradientMethod, find, find_closed_form
 from sentune.methods.base import Settings
@@ -43,11 +43,11 @@ from sentune.training.closed_form_model import (
     export_closed_form,
 )
 from sentune.training.group import Group
-from sentune.training.inputs import BUILTIN, PRETRAINED, STORIES, InputMaker, word_table
+from sentune.training.inputs import BUILTIN, PRETRAINED, STORIES, InputMaker, parts_of, word_table
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint, link_to, seal_model
 from sentune.training.model_card import HUB
-from sentune.training.settings import milestones, split, validated
+from sentune.training.settings import check_budget, milestones, split, validated
 from sentune.training.trial import Program, TrialSpec
 
 Say = Callable[[str], None]
@@ -82,7 +82,7 @@ class LocalRun(Settings):
     @classmethod
     def of(cls, **given: Any) -> LocalRun:
         """Return a validated run; raise ``InvalidValue`` if an option cannot be used."""
-        return validated(cls, given, lambda name: f"--{name.replace('_', '-')}")
+        return validated(cls, given, option_name)
 
     @model_validator(mode="after")
     def _complete(self) -> LocalRun:
@@ -94,13 +94,17 @@ class LocalRun(Settings):
         if self.kind.kind is not Kind.OPERATIONS and len(self.corpus) > 1:
             fix = f"{self.kind.title} trains on one corpus; name only one"
             raise InvalidValue("--corpus", " ".join(self.corpus), fix)
-        readouts = () if self.method in CLOSED_FORM else find(self.method).readouts
-        if self.references is not None and REFERENCES not in readouts:
-            fix = f"{self.kind.title} has no interpretations; leave it out"
-            raise InvalidValue("--references", self.references, fix)
+        used, unused = parts_of(self.kind), dict[str, str]()
+        if REFERENCES not in getattr(self.kind, "readouts", ()):
+            unused["references"] = "has no interpretations"
+        built = f"is built from {' and '.join(f'--{part}' for part in used)}"
+        unused |= dict.fromkeys(sorted(PRETRAINED.difference(used)), built)
+        for name, why in unused.items():
+            if (value := getattr(self, name)) != type(self).model_fields[name].default:
+                fix = f"{self.kind.title} {why}; leave it out"
+                raise InvalidValue(f"--{name}", value, fix)
         object.__setattr__(self, "corpus", self.corpus or (trained,))
-        dev = self.dev or tuple(f"{name}?split=dev" for name in judged)
-        object.__setattr__(self, "dev", dev)
+        object.__setattr__(self, "dev", self.dev or tuple(f"{name}?split=dev" for name in judged))
         return self
 
     @property
@@ -177,6 +181,7 @@ def _trained(run: LocalRun, out: Path) -> _Trial:
     spec = _spec(run, out, kind.readouts)
     settings, weights = apart(spec.settings, weight_names(run.corpus))
     _, training = split(settings, kind)
+    check_budget(run.max_examples, training.batch_size)
     maker = InputMaker(max_length=training.max_length, cache=out / "cache", limit=run.limit)
     made = maker.inputs(kind, run.corpus, **{name: getattr(run, name) for name in PRETRAINED})
     sources = [SharedSource(tokens.load()) for tokens in made.tokens]
@@ -339,9 +344,7 @@ def _follow(trial: _Trial, group: Group, say: Say) -> None:
 
 def _card(run: LocalRun, best: SavedProgress, dev: list[Corpus]) -> dict[str, dict[str, Any]]:
     kind, judged = run.kind, {corpus.spec: corpus.fingerprint for corpus in dev}
-    names = ["vectors" if kind.on_words else "encoder"]
-    names += ["decoder"] * (kind.kind is Kind.OPERATIONS)
-    trained = {name: getattr(run, name) for name in names}
+    trained = {name: getattr(run, name) for name in parts_of(kind) if name != "frequencies"}
     corpus = ", ".join(run.corpus)
     hub = {
         "encoder": trained.get("encoder", ""),
@@ -349,14 +352,9 @@ def _card(run: LocalRun, best: SavedProgress, dev: list[Corpus]) -> dict[str, di
         "split": "dev",
         "metrics": {n: v for n, v in best.metrics.items() if not n.startswith("train/")},
     }
+    lineage = {"corpus": corpus, "seed": run.seed, **trained, "examples": best.examples}
     return {
         HUB: hub,
         "Metrics on the development corpora": best.metrics,
-        "Lineage": {
-            "corpus": corpus,
-            "seed": run.seed,
-            **trained,
-            "examples": best.examples,
-            "dev": judged,
-        },
+        "Lineage": {**lineage, "dev": judged},
     }

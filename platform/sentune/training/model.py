@@ -173,20 +173,14 @@ def check_model(folder: Path) -> None:
     manifest, fault = read_manifest(folder / MANIFEST)
     recorded = manifest.get("files", {})
     read = {name: was for name, was in recorded.items() if name not in NOT_READ}
-    if fault := fault or changed(str(folder), read) or _surplus(folder, recorded):
+    fault = fault or changed(str(folder), read)
+    files = (file for file in folder.rglob("*") if file.suffix in READ and file.is_file())
+    names = {file.relative_to(folder).as_posix() for file in files}
+    if not fault and (surplus := names.difference(recorded, NOT_READ, (MANIFEST,))):
+        fault = f"{min(surplus)} is not in {MANIFEST}"
+    if fault:
         fix = f"{fault}; copy the folder again from its origin, or run its study again"
         raise InvalidValue("model", str(folder), fix)
-
-
-def _surplus(folder: Path, recorded: Mapping[str, Any]) -> str:
-    """Return an error if a file that would be read is not in the manifest, or an empty text."""
-    files = (file for file in folder.rglob("*") if file.suffix in READ and file.is_file())
-    names = {file.relative_to(folder).as_posix() for file in files} - {
-        *recorded,
-        MANIFEST,
-        *NOT_READ,
-    }
-    return f"{min(names)} is not in {MANIFEST}" if names else ""
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

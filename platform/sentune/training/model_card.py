@@ -115,20 +115,17 @@ def card_data(name: str, title: str, source: str | None, hub: Mapping[str, Any])
     ]
     named = [spec for role, spec in corpora.items() if role.startswith("corpus")]
     encoder = str(hub.get("encoder", ""))
+    on_hub = HUB_NAME.fullmatch(encoder) and not Path(encoder).exists()
     datasets = sorted({s[3:].partition("?")[0] for s in named if s.startswith("hf:")})
     return ModelCardData(
         pipeline_tag="sentence-similarity",
         tags=["sentence-embeddings", name],
         license=_license(source),
-        base_model=encoder if _on_hub(encoder) else None,
+        base_model=encoder if on_hub else None,
         datasets=datasets or None,
         model_name=f"{title} sentence embeddings" if results else None,
         eval_results=results or None,
     )
-
-
-def _on_hub(encoder: str) -> bool:
-    return bool(HUB_NAME.fullmatch(encoder)) and not Path(encoder).exists()
 
 
 def _license(source: str | None) -> str | None:

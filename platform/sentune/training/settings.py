@@ -111,6 +111,13 @@ def learning_rate_factor(schedule: Schedule, *, step: int, steps: int, warmup: f
     return (steps - step) / (steps - rise)
 
 
+def check_budget(max_examples: int, batch_size: int) -> None:
+    """Raise ``InvalidValue`` if ``--max-examples`` is less than one batch."""
+    if max_examples < batch_size:
+        fix = f"it is less than one batch: give at least {batch_size}, or --set a lower batch_size"
+        raise InvalidValue("--max-examples", max_examples, fix)
+
+
 def steps_for(examples: int, batch_size: int) -> int:
     """Return the number of steps after which at least ``examples`` examples were seen."""
     return -(-examples // batch_size)
@@ -121,6 +128,4 @@ def milestones(max_examples: int, every: int) -> tuple[int, ...]:
 
     The papers validate every 100 steps, which is ``every = 100 * batch_size``.
     """
-    if every < 1:
-        raise InvalidValue("--validate-every", every, "give a positive number of examples")
     return (*range(every, max_examples, every), max_examples)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sentune.formatting import differences
 from sentune.io.checksums import document_checksum
@@ -116,34 +116,30 @@ def identity_of(
     }
 
 
-def other_run(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+Identity: TypeAlias = Mapping[str, Any]
+"""A result of ``identity_of``."""
+
+
+def other_run(was: Identity, now: Identity) -> str:
     """Return the differences between two identities, or an empty text if they are equal."""
-    whole = ({**run.get(SETTINGS, {}), **run.get(LIVE, {})} for run in (was, now))
-    return _differing(was, now, *whole)
+    return _differing(was, now, lambda run: {**run.get(SETTINGS, {}), **run.get(LIVE, {})})
 
 
-def other_donor(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def other_donor(was: Identity, now: Identity) -> str:
     """Return why a run cannot start from another run's checkpoint, or an empty text if it can.
 
     Settings that may change during training are ignored, and so are settings that only one run has,
     because they may be conditional on the former.
     """
     both = was.get(SETTINGS, {}).keys() & now.get(SETTINGS, {}).keys()
-    return _differing(
-        was, now, *({name: run[SETTINGS][name] for name in both} for run in (was, now))
-    )
+    return _differing(was, now, lambda run: {name: run[SETTINGS][name] for name in both})
 
 
-def _differing(
-    was: Mapping[str, Any],
-    now: Mapping[str, Any],
-    settings_was: Mapping[str, Any],
-    settings_now: Mapping[str, Any],
-) -> str:
+def _differing(was: Identity, now: Identity, settings: Callable[[Identity], Any]) -> str:
     if not was:
         return "the checkpoint does not name its run"
-    other = {**was, SETTINGS: settings_was, LIVE: {}}
-    return "; ".join(differences(other, {**now, SETTINGS: settings_now, LIVE: {}}))
+    before, after = ({**run, SETTINGS: settings(run), LIVE: {}} for run in (was, now))
+    return "; ".join(differences(before, after))
 
 
 @dataclass(kw_only=True)

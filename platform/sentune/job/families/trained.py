@@ -42,7 +42,7 @@ from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import recipe_of
 from sentune.training.recipes.intersent import ENCODER
-from sentune.training.settings import TrainingSettings, refuse_unknown, split
+from sentune.training.settings import TrainingSettings, check_budget, refuse_unknown, split
 from sentune.training.trial import Opens, Program, TrialSpec
 
 PROBED_ROWS = 20_000
@@ -136,11 +136,13 @@ class TrainedFamily(JobFamily):
         return [*super().manifests(), *tokens]
 
     def check_batch(self, rows: int) -> None:
-        """Refuse a corpus with fewer rows than the largest batch of the search.
+        """Refuse a corpus with fewer rows than the largest batch, or a budget below the smallest.
 
         Raises:
-            InvalidValue: names the batch size and the number of rows.
+            InvalidValue: names the batch size and the number of rows, or ``--max-examples``.
         """
+        smallest = min(batch_sizes(self.space)) or self.training.batch_size
+        check_budget(self.config.max_examples, smallest)
         largest = max(batch_sizes(self.space))
         if largest > rows:
             fix = f"--corpus has {rows} rows; narrow it with --set batch_size={min(rows, 32)}"

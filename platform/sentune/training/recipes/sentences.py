@@ -187,20 +187,14 @@ def write_modules(folder: Path, width: int, pooling: Pooling) -> None:
     """
     (folder / "1_Pooling").mkdir()
     modality = {"method": "forward", "method_output_name": "last_hidden_state"}
-    contents: dict[str, dict[str, Any]] = {
-        "sentence_bert_config.json": {
-            "transformer_task": "feature-extraction",
-            "modality_config": {"text": modality},
-            "module_output_name": "token_embeddings",
-        },
-        "1_Pooling/config.json": {
-            "embedding_dimension": width,
-            "pooling_mode": pooling,
-            "include_prompt": True,
-        },
+    transformer = {
+        "transformer_task": "feature-extraction",
+        "modality_config": {"text": modality},
+        "module_output_name": "token_embeddings",
     }
-    for name, content in contents.items():
-        write_json(folder / name, content)
+    write_json(folder / "sentence_bert_config.json", transformer)
+    pooled = {"embedding_dimension": width, "pooling_mode": pooling, "include_prompt": True}
+    write_json(folder / "1_Pooling" / "config.json", pooled)
     kinds = {
         "": "sentence_transformers.base.modules.transformer.Transformer",
         "1_Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
@@ -238,21 +232,6 @@ class _Part(NamedTuple):
     shard: int | None
 
 
-class _Work(NamedTuple):
-    """The part of a global batch that a worker embeds.
-
-    Attributes:
-        parts: batches of sentences to embed.
-        sizes: number of embeddings of each worker.
-        places: [roles * n] indices of this worker's rows, role by role, among the embeddings of all
-            workers.
-    """
-
-    parts: list[_Part]
-    sizes: list[int]
-    places: Tensor
-
-
 def distinct_rows(rows: Rows) -> tuple[list[np.ndarray], Tensor]:
     """Return the distinct rows, and the index of each row among them."""
     known: dict[bytes, int] = {}
@@ -260,11 +239,6 @@ def distinct_rows(rows: Rows) -> tuple[list[np.ndarray], Tensor]:
     places = [known.setdefault(key, len(known)) for key in keys]
     first = dict(zip(reversed(keys), reversed(rows), strict=True))
     return [first[key] for key in known], torch.tensor(places, dtype=torch.long)
-
-
-def _codes(rows: Rows, device: torch.device) -> Tensor:
-    """Return the codes of rows with one code each, [B]."""
-    return torch.from_numpy(np.concatenate(rows).astype(np.int64)).to(device)
 
 
 class SentenceBackward:
@@ -298,8 +272,12 @@ class SentenceBackward:
         total = len(next(iter(columns.values())))
         parts, sizes, places = self._divide(columns, total)
         own = self._group.slice(total)
-        codes = {name: _codes(columns[name][own], self._group.device) for name in self.method.codes}
-        places = places.to(self._group.device)
+        device, codes = self._group.device, dict[str, Tensor]()
+        for name in self.method.codes:  # a row has one code
+            codes[name] = torch.tensor(np.concatenate(columns[name][own]), dtype=torch.long).to(
+                device
+            )
+        places = places.to(device)
         loss = partial(self._loss, codes=codes, sizes=sizes, places=places, total=total)
         micro = self._settings.micro_batch
         if micro is not None and micro < self._group.sizes(total)[0]:  # equal on all workers
@@ -311,10 +289,16 @@ class SentenceBackward:
         densify_gradients(self.method.parameters())
         return value.detach()
 
-    def _divide(self, columns: Mapping[str, Rows], total: int) -> _Work:
+    def _divide(
+        self, columns: Mapping[str, Rows], total: int
+    ) -> tuple[list[_Part], list[int], Tensor]:
         """Divide the sentences of a batch into shards of similar length and equal token counts.
 
         A shard is embedded in the same way on any worker, so that dropout draws the same masks.
+
+        Returns:
+            The batches that this worker embeds, the number of embeddings of each worker, and
+            [roles * n] indices of this worker's rows, role by role, among those of all workers.
         """
         roles, group, micro = self.method.roles, self._group, self._settings.micro_batch
         rows = [row for name in roles.values() for row in columns[name]]
@@ -338,7 +322,7 @@ class SentenceBackward:
             parts += [_Part(chunk, None if at else shard) for at, chunk in enumerate(chunks)]
         sizes = [ends[shards.stop] - ends[shards.start] for shards in by_worker]
         places = torch.from_numpy(np.argsort(order))[places].view(len(roles), total)
-        return _Work(parts, sizes, places[:, group.slice(total)].flatten())
+        return parts, sizes, places[:, group.slice(total)].flatten()
 
     def _embed(self, part: _Part) -> Tensor:
         if part.shard is not None:
