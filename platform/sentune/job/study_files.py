@@ -112,11 +112,9 @@ def mend_summary(folder: str) -> str:
     return ""
 
 
-def start_summary(
-    job: JobFamily, options: StudyOptions, forked_from: str | None = None
-) -> StudySummary:
+def start_summary(job: JobFamily, forked_from: str | None = None) -> StudySummary:
     """Return the summary of a prepared job before its first trial."""
-    decoder = getattr(options, "decoder", "")
+    decoder = getattr(job.options, "decoder", "")
     return StudySummary(
         study=job.config.name,
         method=job.space.method,
@@ -127,7 +125,7 @@ def start_summary(
         space=job.space.to_dict(),
         lineage={
             **lineage(),
-            "encoder": str(without_credentials(options.pretrained)),
+            "encoder": str(without_credentials(job.options.pretrained)),
             **({"decoder": str(without_credentials(decoder))} if decoder else {}),
             "chain": {"derived": job.derived()},
         },

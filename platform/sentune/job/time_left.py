@@ -6,7 +6,8 @@ import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -45,9 +46,7 @@ class PlannedWork:
         finals: number of runs of the finals.
         concurrent: number of runs at a time.
         milestones: examples after which a run validates; the last one is its budget.
-        rungs: the milestones at which trials are stopped.
-        share: one in ``share`` trials continues at a rung.
-        keep: smallest number of trials that continue.
+        chances: milestone at which trials are stopped -> share of the trials that continue.
         judged: rows of the development corpora. Until a validation is measured, a row is assumed to
             cost as much as an example of training, which is rather too much.
         reused: whether a run uses the process of an earlier run, as with the inline launcher.
@@ -57,20 +56,9 @@ class PlannedWork:
     finals: int
     concurrent: int
     milestones: tuple[int, ...]
-    rungs: tuple[int, ...] = ()
-    share: int = 3
-    keep: int = 1
+    chances: Mapping[int, float] = field(default_factory=dict)
     judged: int = 0
     reused: bool = True
-
-    @cached_property
-    def chances(self) -> dict[int, float]:
-        """Rung -> share of the trials reaching it that continue."""
-        come, found = float(max(1, self.trials)), {}
-        for rung in self.rungs:
-            found[rung] = min(1.0, max(self.keep, come / self.share) / come)
-            come *= found[rung]
-        return found
 
     def seconds(
         self, costs: Costs, *, seen: int = 0, reported: int = 0, may_stop: bool = False
@@ -213,15 +201,13 @@ class TimeLeft:
         """
         if config.population:
             return None
-        median_rule = plan["scheduler"] == "median"  # half of the trials end, at the first rung
+        reached = config.search_scheduler(space).expected(plan["trials"])
         work = PlannedWork(
             trials=plan["trials"],
             finals=plan["finalists"],
             concurrent=plan["concurrent_now"] or plan["concurrent"],
             milestones=config.milestones(space.mode),
-            rungs=tuple(plan["rungs"][:1] if median_rule else plan["rungs"]),
-            share=2 if median_rule else config.eta,
-            keep=max(1, config.finalists),
+            chances={at: reached[then] / reached[at] for at, then in pairwise(reached)},
             reused=config.launched_by == "inline",
             judged=judged,
         )

@@ -58,6 +58,7 @@ class JobFamily(ABC):
     """A job of one family of methods; ``sentune.job.run`` calls its methods in the order below.
 
     Attributes:
+        given: options and space as given, for ``study.json``.
         method: the method's class.
         space: the search space, narrowed by the user's options.
         config: of the study; ``prepare`` may change it.
@@ -70,6 +71,7 @@ class JobFamily(ABC):
 
     prefer: ClassVar[Kind | None] = Kind.SCORED_PAIRS
     builtin: tuple[str, ...] = ()
+    given: tuple[StudyOptions, SearchSpace]
     method: type[GradientMethod] | type[ClosedForm]
     space: SearchSpace
     config: StudyConfig
@@ -79,6 +81,7 @@ class JobFamily(ABC):
 
     def __init__(self, options: Any, space: SearchSpace) -> None:
         check_tasks(options)
+        self.given = options, space
         self.options: Any = read_corpora_of(options)
         self.space, self.config = self.requested(space)
 
