@@ -74,6 +74,7 @@ class TrainedFamily(JobFamily):
             return value
 
         refuse_unknown(_without_weights(space.settings), known, method.title)
+        space.check_names(known, method.readouts)
         left = space.narrow(options.narrowing, known, method.readouts, typed)
         split(_without_weights(left.fixed), method)
         if "max_length" in left.settings:

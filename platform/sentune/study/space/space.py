@@ -101,6 +101,30 @@ class SearchSpace:
         object.__setattr__(self, "settings", settings)
         object.__setattr__(self, "conditions", conditions)
 
+    def check_names(self, parameters: Collection[str], readouts: Sequence[Readout]) -> None:
+        """Check the names in ``published``, ``live``, ``starts`` and ``readouts``.
+
+        Args:
+            parameters: all settings of the method and its training.
+            readouts: of the method.
+
+        Raises:
+            InvalidValue: a name is unknown; names the field and the known names.
+        """
+        known = sorted({*parameters, *self.settings, *self.fixed})
+        points = {f"starts[{kind}]": (point, known) for kind, point in self.starts.items()}
+        fields: dict[str, tuple[Collection[str], Sequence[str]]] = {
+            "published": (self.published, known),
+            "live": (self.live, known),
+            "starts": (self.starts, list(ENCODERS)),
+            **points,
+            "readouts": (self.readouts, [readout.name for readout in readouts]),
+        }
+        for field_name, (names, allowed) in fields.items():
+            for name in sorted(set(names).difference(allowed)):
+                fix = f"known names are {', '.join(allowed) or 'none'}"
+                raise InvalidValue(f"SearchSpace.{field_name}", name, fix)
+
     @property
     def size(self) -> int | None:
         """Number of configurations; None if a range is continuous."""
