@@ -63,10 +63,7 @@ def checked_plan(job: JobFamily, console: Console, *, dry: bool = False) -> Plan
 def show_plan(job: JobFamily, console: Console, *, seconds: float = SECONDS) -> None:
     """Print the resources and the estimated cost of a study; only the cache is written.
 
-    Args:
-        job: not prepared yet.
-        console: to print on.
-        seconds: time limit of the probe that the cost is estimated from.
+    The cost is estimated from a probe of up to ``seconds``. The job is not prepared yet.
     """
     with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():
         job.prepare(console)
@@ -98,8 +95,7 @@ def _check_metrics(job: JobFamily, measured: Collection[str]) -> None:
 def plan_table(plan: Mapping[str, Any]) -> Table:
     """Return a table of a plan's resources and, if it was probed, its estimated cost.
 
-    Args:
-        plan: as returned by ``sentune.study.planning.plan.Plan.to_dict`` and in ``summary.json``.
+    ``plan`` is as in ``summary.json``, and as returned by ``Plan.to_dict``.
     """
     label = Column(style="dim", no_wrap=True)
     table = plain_table(label, Column(), title="Plan", show_header=False)

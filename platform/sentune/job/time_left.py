@@ -66,7 +66,6 @@ class PlannedWork:
         """Return the expected seconds that a run still needs.
 
         Args:
-            costs: of the run.
             seen: examples that it has trained on.
             reported: the last milestone that it has validated at.
             may_stop: whether it may be stopped at a rung.
@@ -149,14 +148,10 @@ def measured(
 
 
 def shown_left(before: float | None, left: float) -> float:
-    """Return the seconds left to show, which rarely increase.
+    """Return the seconds left to show, which rarely increase; ``before`` are shown now.
 
     A larger estimate replaces the shown one only if it exceeds ``SLOWER`` times that plus
     ``SLACK_SECONDS``: then the machine has become slower, or there is more work.
-
-    Args:
-        before: seconds that are shown; None: nothing yet.
-        left: the new estimate.
     """
     if before is None or left > SLOWER * before + SLACK_SECONDS:
         return left
@@ -190,14 +185,9 @@ class TimeLeft:
     def of_plan(
         cls, config: StudyConfig, space: SearchSpace, plan: Mapping[str, Any], judged: int
     ) -> TimeLeft | None:
-        """Return the estimator of a planned study.
+        """Return the estimator of a planned study with ``judged`` rows of development corpora.
 
-        Args:
-            config, space, plan: of the study.
-            judged: rows of its development corpora.
-
-        Returns:
-            None for a population, whose runs continue from each other's checkpoints.
+        None for a population, whose runs continue from each other's checkpoints.
         """
         if config.population:
             return None

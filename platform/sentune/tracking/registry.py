@@ -39,8 +39,7 @@ def publish(
         run: that the version belongs to.
         folder: of the model.
         name: of the registered model.
-        description: of the version.
-        tags: of the version.
+        description, tags: of the version.
     """
     from sentune.training.model import CARD_FILE, MANIFEST  # it imports torch
 
@@ -76,10 +75,8 @@ def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
     It is the registered folder if that is on this machine, else a copy in the user's cache, which
     is downloaded once.
 
-    Args:
-        address: of the model.
-        tracking_uri: MLflow's server or database; None: ``MLFLOW_TRACKING_URI``, else the database
-            in ``studies``.
+    ``tracking_uri`` is MLflow's server or database; None: ``MLFLOW_TRACKING_URI``, else the
+    database in ``studies``.
 
     Raises:
         InvalidValue: there is no such model, alias or version, or its files have changed.
@@ -114,10 +111,8 @@ def _as_python_function(folder: Path, wrapped: Path) -> Path:
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 
-    columns: list[Any] = [
-        ColSpec("string", "sentence"),
-        ColSpec("string", "other", required=False),
-    ]
+    other = ColSpec("string", "other", required=False)
+    columns: list[Any] = [ColSpec("string", "sentence"), other]
     output = ParamSpec("output", "string", "embeddings")
     example = pd.DataFrame({"sentence": ["A poodle runs."], "other": ["A dog runs."]})
     packages = ("sentune", "torch", "transformers", "pandas")
