@@ -126,11 +126,9 @@ def command(
 
 
 def options_given(given: Mapping[str, Any], job: JobDefinition) -> StudyOptions:
-    """Return a job's options from the values on its command line.
+    """Return a job's options from the values on its command line, those of ``--quick`` applied.
 
-    Args:
-        given: name -> text, list of texts or flag; None or empty if the option is not given.
-        job: has the defaults, and those of ``--quick``, which apply if ``given["quick"]`` is set.
+    The value of an option that is not given is None or empty.
 
     Raises:
         InvalidValue: naming the option, the value and what is allowed.

@@ -99,13 +99,8 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
     from sentune.job.corpora import check_measured, refuse_equal_corpora
     from sentune.job.product import check_test
     from sentune.study.fork import place_of_trials
+    from sentune.study.planning import checks
     from sentune.study.planning.capacity import available
-    from sentune.study.planning.checks import (
-        check_database,
-        check_disk,
-        check_writable,
-        tracking_kind,
-    )
     from sentune.study.planning.plan import make_plan
 
     refuse_equal_corpora(job.options)
@@ -115,14 +110,14 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
     elsewhere = os.environ.get("RAY_ADDRESS")  # its resources are known once it is joined
     plan = None if elsewhere else make_plan(job.config, job.space, available())
     size = job.checkpoint_bytes()  # builds the first model, which may refuse its settings
-    check_database(job.config.optuna_url)
+    checks.check_database(job.config.optuna_url)
     for name in job.config.warm_start:
         place_of_trials(job.config.storage, name, job.config.optuna_url)
-    check_writable(job.config.storage)
+    checks.check_writable(job.config.storage)
     if plan is not None:
-        check_disk(job.config, plan, size)
+        checks.check_disk(job.config, plan, size)
     if job.options.tracking:  # ``checked_plan`` checks that it answers
-        tracking_kind(job.options.tracking)
+        checks.tracking_kind(job.options.tracking)
     return test
 
 
@@ -145,13 +140,11 @@ def _study(
         held: releases the driver lock.
         forked_from: the study that this start forks; None: the one named by an earlier start.
     """
-    from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
-    from sentune.job.corpora import prepared_corpora, print_corpora, print_overlap, small_corpora
+    from sentune.job import artifacts, corpora, study_files
     from sentune.job.history import take_history
     from sentune.job.plan import checked_plan
     from sentune.job.product import publish
     from sentune.job.progress import Display
-    from sentune.job.study_files import describe, mend_summary, origin, refuse_late, start_summary
     from sentune.job.time_left import TimeLeft
     from sentune.study.planning.connect import connected
     from sentune.study.store import DATABASE
@@ -164,20 +157,21 @@ def _study(
     own = [Path(job.config.folder, name) for name in (LOCK_FILE, DATABASE)]
     begun = job.config.optuna_url or any(path.exists() for path in own)
     lock = _lock(job.config, held) if begun else None
-    forked_from = forked_from or origin(job.config)
+    forked_from = forked_from or study_files.origin(job.config)
     with contextlib.ExitStack() as preparing:
         small = None
         if os.environ.get("RAY_ADDRESS"):  # a running cluster tokenises the corpora
-            small = small_corpora(job.options, job.method.kind)
+            small = corpora.small_corpora(job.options, job.method.kind)
             if small is not None:  # warn before the cluster is joined
-                print_overlap(small, job.dev, test, console)
+                corpora.print_overlap(small, job.dev, test, console)
             preparing.enter_context(connected())
         job.prepare(console)
-        print_corpora(job.corpora(), console)
+        corpora.print_corpora(job.corpora(), console)
         if small is None:
-            print_overlap(prepared_corpora(job.sources), job.dev, test, console)
+            trained = corpora.prepared_corpora(job.sources)
+            corpora.print_overlap(trained, job.dev, test, console)
         config, history = job.config, take_history(job)
-        summary = start_summary(job, forked_from)
+        summary = study_files.start_summary(job, forked_from)
         cluster = preparing.pop_all()
     with cluster, connected(), contextlib.ExitStack() as later:
         checked_plan(job, console)
@@ -193,9 +187,9 @@ def _study(
             fingerprints=job.fingerprints(),
             held=lock,
         )
-        if damage := mend_summary(config.folder):
+        if damage := study_files.mend_summary(config.folder):
             print_line(console, f"warning: {damage}", "yellow")
-        describe(config, *job.given, forked_from, lock.generation, history)
+        study_files.describe(config, *job.given, forked_from, lock.generation, history)
         plan = study.plan.to_dict()
         limits = {name: most for name, most in asdict(config.budget).items() if most is not None}
         full = {**plan, "eta": config.eta, "budget": limits}
@@ -221,13 +215,14 @@ def _study(
         lock.check()
         if summary.state == "complete":
             tables = publish(job, run, checkpoint, summary)
-            write_artifacts(summary, tables, artifacts_folder(config.storage, config.name))
+            folder = artifacts.artifacts_folder(config.storage, config.name)
+            artifacts.write_artifacts(summary, tables, folder)
         lock.check()
-        refuse_late(config.folder, lock.generation)
+        study_files.refuse_late(config.folder, lock.generation)
         study.retention.apply(everything=True)
         summary.spent = replace(summary.spent, hours=lock.hours)  # includes test and export
         write_summary(summary, config.folder)
-        write_page(summary, config.storage)
+        artifacts.write_page(summary, config.storage)
         tracker.update(summary)
     return summary
 

@@ -82,11 +82,8 @@ class PlannedWork:
 
 
 def trained(run: StoredRun, beat: Beat | None) -> tuple[int, float, list[float]]:
-    """Return the measured work of a run, from its milestones and its newest beat.
-
-    Returns:
-        Number of examples, seconds of training on them, and seconds of each validation.
-    """
+    """Return examples, seconds of training on them, and seconds of each validation of a run, as
+    measured by its milestones and its newest beat."""
     examples, took, validations = 0, 0.0, list[float]()
     spent, before = 0.0, run.record.begun_at
     for at, metrics in sorted(run.record.curve.items()):
@@ -118,9 +115,7 @@ def measured(
     medians, because the first ones take longer.
 
     Args:
-        search, finals: the runs.
         beats: run name -> newest beat.
-        work: the planned runs.
         starts: run name -> seconds until it trained, if observed.
         since: UTC milliseconds at which this driver started. Runs that began earlier are left out
             of the time of a start, because they may have waited for this driver.
@@ -258,10 +253,7 @@ class TimeLeft:
 def _laid_out(running: Sequence[float], waiting: Sequence[float], places: int) -> float:
     """Return the seconds until all runs end, if each waiting run takes the first free place.
 
-    Args:
-        running: seconds left of each active run.
-        waiting: seconds that each other run needs, in the order of their starts.
-        places: number of runs at a time.
+    ``running`` and ``waiting`` are the seconds that each active and each other run still needs.
     """
     ends = [*running, *(0.0 for _ in range(places - len(running)))]
     heapq.heapify(ends)

@@ -313,12 +313,9 @@ class JobFamily(ABC):
     def export(
         self, best: FinalistRecord | TrialRecord, checkpoint: Path, folder: Path, card: Card
     ) -> None:
-        """Write the winner's model into a local folder.
+        """Write the winner's model, from the checkpoint of its best seed, into a local folder.
 
-        Args:
-            best: the winner.
-            checkpoint: of its best seed.
-            card: sections of the model card; empty for a model that is only evaluated.
+        ``card`` is empty for a model that is only evaluated.
         """
 
 
