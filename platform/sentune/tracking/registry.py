@@ -97,7 +97,8 @@ def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
         folder = Path(unquote(parts.path))
     else:
         folder = _downloaded(source, uri, version.name, content or f"v{version.version}")
-    folder = _model_in(folder)
+    if (folder / "MLmodel").is_file():  # else the version is an older one
+        folder = next((folder / "data").iterdir())
     if content and digest(folder) != content:
         fix = f"{folder} has changed since it was registered; load the model folder of its study"
         raise InvalidValue("model", address, fix)
@@ -125,11 +126,6 @@ def _as_python_function(folder: Path, wrapped: Path) -> Path:
         pip_requirements=[f"{name}=={metadata.version(name)}" for name in packages],
     )
     return wrapped
-
-
-def _model_in(folder: Path) -> Path:
-    """Return the model folder in a registered folder, or that folder itself in older versions."""
-    return next((folder / "data").iterdir()) if (folder / "MLmodel").is_file() else folder
 
 
 def _found(client: Any, address: str, match: re.Match[str]) -> Any:

@@ -206,8 +206,10 @@ def dimension_from_dict(data: dict[str, Any]) -> Dimension:
     if "choice" in data:
         return Choice(*data["choice"])
     if "uniform" in data:
-        return Uniform(*data["uniform"], data["log"])
-    return Integer(*data["integer"], data["log"], data["step"])
+        low, high = data["uniform"]
+        return Uniform(low, high, data["log"])
+    low, high = data["integer"]
+    return Integer(low, high, data["log"], data["step"])
 
 
 def narrowed(
