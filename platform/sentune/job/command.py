@@ -126,7 +126,7 @@ def command(
 
 
 def options_given(given: Mapping[str, Any], job: JobDefinition) -> StudyOptions:
-    """Return a job's options from the values on its command line, those of ``--quick`` applied.
+    """Return a job's options from the values on its command line and those of ``--quick``.
 
     The value of an option that is not given is None or empty.
 

@@ -157,12 +157,12 @@ def describe(corpus: Corpus) -> dict[str, Any]:
 
 
 def identity_of(corpus: Mapping[str, Any]) -> str:
-    """Return a key of what results depend on in a ``describe``d corpus."""
+    """Return task, fingerprint and prior of a corpus, on which results depend, as one key."""
     return "=".join(filter(None, map(corpus.get, ("task", "fingerprint", "prior"))))
 
 
 def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) -> None:
-    """Print one line per ``describe``d corpus, and a warning if it has bad rows."""
+    """Print one line per role and its corpus, and a warning if this has bad rows."""
     for role, corpus in corpora.items():
         line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
         print_line(console, line)

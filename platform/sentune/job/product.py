@@ -193,8 +193,8 @@ def measured(job: JobFamily, folder: Path, test: tuple[Corpus, ...]) -> Result:
 
 
 def _where_gpus_are(job: JobFamily, look: Callable[..., Any], folder: Path, *given: Any) -> Any:
-    """Call ``look`` with a handle of the model's folder and what is given, on a worker with GPUs if
-    the job has any, else in this process."""
+    """Call ``look(handle of the model's folder, *given)`` on a worker with GPUs if the job has any,
+    else in this process."""
     if gpus := job.config.gpus_per_worker:
         return on_worker(look, ship(str(folder)), *given, cpus=1, gpus=gpus)
     return look(Held(str(folder)), *given)

@@ -123,7 +123,7 @@ class Display:
             self.time_left.look(self._seen, self._beats())
 
     def _show(self, *, earlier: bool = False) -> None:
-        """Write the lines of all runs that have changed; ``earlier``: before this start."""
+        """Write the lines of all runs that have changed, or that ended ``earlier``."""
         for run in (*self._seen.runs, *self._seen.finals):
             known, source = self._shown.get((run.trial, run.seed)), run.record.source
             if known is run:

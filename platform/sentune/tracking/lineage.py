@@ -36,7 +36,8 @@ def lineage(command: list[str] | None = None) -> dict[str, Any]:
 
     The result is ``{"git": {"commit", "branch", "dirty"}, "packages": {name: version}, "python",
     "platform", "command"}``, without ``git`` if the code is not in a git checkout, and without
-    packages that are not installed.
+    packages that are not installed. ``command`` has the words of the command line; None: those of
+    this process.
     """
     versions: dict[str, str] = {}
     for name in PACKAGES:
