@@ -202,8 +202,8 @@ class Server:
         run.put(self._client, "readouts", digest_of(text), send)
 
     def _document(self, whole: Run, file: str, text: str) -> None:
-        send = partial(self._client.log_text, whole.id, text, file)
-        whole.put(self._client, file, digest_of(text), send)
+        client = self._client
+        whole.put(client, file, digest_of(text), lambda: client.log_text(whole.id, text, file))
 
     def _datasets(self, whole: Run, corpora: Mapping[str, Mapping[str, Any]]) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -222,8 +222,8 @@ class Server:
             )
             for role, corpus in said.items()
         ]
-        send = partial(self._client.log_inputs, whole.id, inputs)
-        whole.put(self._client, "datasets", digest_of(said), send)
+        client = self._client
+        whole.put(client, "datasets", digest_of(said), lambda: client.log_inputs(whole.id, inputs))
 
     def _model(
         self, whole: Run, place: str, name: str, description: str, tags: Mapping[str, str]
