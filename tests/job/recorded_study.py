@@ -26,8 +26,8 @@ FOLDER = Path(__file__).parent / "recorded"
 def frames(name: str) -> tuple[PlannedWork, list[tuple[float, StudySnapshot, dict[str, Beat]]]]:
     """What was ahead of a recorded study, and (seconds, snapshot, beats) of its course."""
     recorded = json.loads((FOLDER / f"{name}.json").read_text())
-    ahead = {k: tuple(v) if isinstance(v, list) else v for k, v in recorded["ahead"].items()}
-    return PlannedWork(**ahead), list(_played(recorded["frames"]))
+    chances = {int(at): share for at, share in recorded["ahead"].pop("chances").items()}
+    return PlannedWork(**recorded["ahead"], chances=chances), list(_played(recorded["frames"]))
 
 
 def _played(recorded: list[Any]) -> Iterator[tuple[float, StudySnapshot, dict[str, Beat]]]:

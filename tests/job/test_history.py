@@ -57,7 +57,7 @@ def earlier(storage: Path, study: str, **changes: Any) -> None:
     job, options = job_of(storage, study, no_history=True)
     describe(job.config, options, SPACE, None)
     best = TrialRecord(id=3, state=TrialState.COMPLETE, settings=dict(BEST))
-    whole = replace(start_summary(job, options), state="complete", trials=[best], best=3)
+    whole = replace(start_summary(job), state="complete", trials=[best], best=3)
     changed = replace(whole, **changes)
     write_summary(changed, job.config.folder)
 
@@ -65,7 +65,7 @@ def earlier(storage: Path, study: str, **changes: Any) -> None:
 def test_the_best_of_an_earlier_study_comes_first_and_the_plan_says_so(storage: Path) -> None:
     options, text = options_of(storage, "new", dry_run=True), io.StringIO()
     job = make_job(options, SPACE)
-    show_plan(job, options, Console(file=text, width=200), seconds=600)
+    show_plan(job, Console(file=text, width=200), seconds=600)
     assert "the best of study old; then the published point" in text.getvalue()
     assert job.space.first_points() == [{"learning_rate": 5e-3, "dimension": 8}, SPACE.published]
     assert not (storage / "new").exists(), "a dry run fixes nothing"

@@ -63,7 +63,7 @@ def small(folder: Path, **others: Any) -> JobOptions:
 def test_a_job_that_trains(tmp_path: Path) -> None:
     options = small(tmp_path, dry_run=True)
     job, text = make_job(options, SPACE), io.StringIO()
-    show_plan(job, options, Console(file=text, width=100), seconds=600)
+    show_plan(job, Console(file=text, width=100), seconds=600)
     assert job.space.first_points()[0]["dimension"] == 2
     first = "the start for an encoder from scratch; then the published point"
     for shown in (first, "CPU hours", "probe of 10 steps of batch 16", "a checkpoint"):
@@ -80,7 +80,7 @@ def test_a_metric_that_the_probe_does_not_measure_is_refused(
     options = small(tmp_path, dry_run=True, **given)
     said = r"--(objective|constraint): 'direction/foo'.*direction has.*direction/accuracy"
     with pytest.raises(InvalidValue, match=said):
-        show_plan(make_job(options, SPACE), options, QUIET, seconds=600)
+        show_plan(make_job(options, SPACE), QUIET, seconds=600)
 
 
 def test_pooling_cls_is_refused_where_the_encoder_puts_no_cls_before_a_sentence(
@@ -108,7 +108,7 @@ def test_pooling_cls_is_refused_where_the_encoder_puts_no_cls_before_a_sentence(
         Sentences().build(partial(Gumbelcse, settings=settings), TrainingSettings(), str(encoder))
 
 
-def prepared_job(storage: Path) -> JobFamily:
+def prepared_job(storage: Path, tracking: str | None = None) -> JobFamily:
     """A job with nothing to prepare, whose probe comes to no step in time."""
 
     def probe(seconds: float) -> Probe:
@@ -117,7 +117,7 @@ def prepared_job(storage: Path) -> JobFamily:
     job = SimpleNamespace(
         config=StudyConfig(name="s", storage=str(storage), max_examples=900),
         space=SPACE,
-        options=JobOptions(),
+        options=JobOptions(storage=str(storage), tracking=tracking),
         corpora=dict,
         prepare=lambda console: None,
         checkpoint_bytes=lambda: 0,
@@ -132,22 +132,21 @@ def test_a_dry_run_refuses_a_tracking_address_that_does_not_answer(
 ) -> None:
     (tmp_path / "mlflow.db").write_text("not what SQLite writes" * 100)
     given = None if uri == "damaged" else uri.format(port=free_port())
-    options = JobOptions(storage=str(tmp_path), tracking=given)
     with pytest.raises(
         PlanError, match=r"--tracking.*(does not answer|write http|mv .*mlflow\.db)"
     ):
-        show_plan(prepared_job(tmp_path), options, QUIET)
+        show_plan(prepared_job(tmp_path, given), QUIET)
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
     if given is None or given.startswith("http"):  # training does not wait for MLflow
         text = io.StringIO()
-        checked_plan(prepared_job(tmp_path), options, Console(file=text, width=900))
+        checked_plan(prepared_job(tmp_path, given), Console(file=text, width=900))
         assert "training starts anyway" in text.getvalue()
 
 
 def test_a_plan_whose_cost_is_not_found_in_time_is_shown_without(tmp_path: Path) -> None:
     text = io.StringIO()
     console, slow = Console(file=text, width=100), prepared_job(tmp_path)
-    show_plan(slow, JobOptions(storage=str(tmp_path)), console, seconds=7)
+    show_plan(slow, console, seconds=7)
     assert "8, drawn by tpe" in text.getvalue()
     assert "cannot be estimated: no step was through in 7 s" in text.getvalue()
 

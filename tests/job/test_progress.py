@@ -58,7 +58,7 @@ class Scene:
         milestones = (*shown["rungs"], shown["max_examples"])
         ahead = PlannedWork(
             trials=shown["trials"], finals=shown["finalists"], concurrent=2,
-            milestones=milestones, rungs=tuple(shown["rungs"]),
+            milestones=milestones, chances=dict(zip(shown["rungs"], (1 / 3, 3 / 4), strict=False)),
         )  # fmt: skip
         self.display = Display(
             self.console, summary(self.mode), shown, self.look, varied=("batch_size",),

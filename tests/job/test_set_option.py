@@ -10,7 +10,9 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -153,6 +155,27 @@ def test_what_the_method_does_not_take_is_refused(job: str, setting: str, told: 
     with pytest.raises(InvalidValue, match=re.escape(told)) as caught:
         planned(JOBS[job], setting)
     assert str(caught.value).startswith(f"--set {setting.partition('=')[0]}")
+
+
+@pytest.mark.parametrize("job", ["tune_gumbel.py", "tune_laes.py", "tune_invertible.py"])
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("published", {"published": {"temprature": 0.05}}),
+        ("live", {"live": frozenset({"temprature"})}),
+        ("starts", {"starts": {"temprature": {}}}),
+        ("starts[small]", {"starts": {"small": {"temprature": 0.05}}}),
+        ("readouts", {"readouts": {"temprature": (0.1, 0.2)}}),
+    ],
+)
+def test_names_that_are_no_parameter_of_the_method_are_refused(
+    job: str, field: str, change: dict[str, Any]
+) -> None:
+    space = replace(JOBS[job].space, **change)
+    known = r"known names are \w+"
+    with pytest.raises(InvalidValue, match=rf"'temprature' cannot be used; {known}") as caught:
+        planned(replace(JOBS[job], space=space))
+    assert caught.value.field == f"SearchSpace.{field}"
 
 
 def test_every_search_space_has_a_job() -> None:

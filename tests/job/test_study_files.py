@@ -97,11 +97,12 @@ def test_a_summary_names_the_decoder(tmp_path: Path) -> None:
     """One from scratch in place of a pretrained one was recorded nowhere that a reader looks."""
     config = StudyConfig(name="new", storage=str(tmp_path), max_examples=10, trials=1)
     job: Any = SimpleNamespace(config=config, space=SPACE, corpora=dict, derived=dict)
-    options = OperationOptions(study="new", encoder="roberta-base", decoder="bart-base")
-    summary = start_summary(job, options)
+    job.options = OperationOptions(study="new", encoder="roberta-base", decoder="bart-base")
+    summary = start_summary(job)
     assert summary.lineage["decoder"] == View(summary=summary).decoder == "bart-base"
     assert _card(summary)["Started from"] == {"encoder": "roberta-base", "decoder": "bart-base"}
-    plain = start_summary(job, JobOptions(study="new"))
+    job.options = JobOptions(study="new")
+    plain = start_summary(job)
     assert "decoder" not in plain.lineage
     assert "Started from" not in _card(plain)
 

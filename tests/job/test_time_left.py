@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -133,22 +134,24 @@ def test_coming_trials_share_the_places_and_finals_follow_in_new_processes() -> 
 
 
 def test_a_trial_passes_a_rung_as_often_as_the_scheduler_lets_one_pass() -> None:
-    """The fourth to come to a rung at which one in three goes on is the best in one of four."""
     stopped = [replace(run(n, upto=100), trial=n) for n in range(3)]
-    work = replace(WORK, trials=4, rungs=(100,), share=3, keep=1)
+    work = replace(WORK, trials=4, chances={100: 1 / 3})
     to_rung, from_rung = 100 / 20 + 4, 200 / 20 + 4
     start = 5.0  # of the later ones, as that of the first
     assert told(*stopped, work=work) == pytest.approx(start + to_rung + from_rung / 3, rel=0.05)
 
 
-def test_the_median_rule_ends_half_of_the_trials_at_its_first_rung() -> None:
-    config = StudyConfig(name="s", storage="studies", max_examples=900, scheduler="median")
+@pytest.mark.parametrize("scheduler", ["asha", "hyperband", "median"])
+def test_the_chances_at_rungs_are_those_of_the_plan(scheduler: str) -> None:
+    config = StudyConfig(name="s", storage="studies", max_examples=900, scheduler=scheduler)
     space = SearchSpace(method="toy", objective="toy/score", settings={"rate": Uniform(0.0, 1.0)})
     plan = make_plan(config, space, Capacity.fixed(Node(cpus=2)))
     left = TimeLeft.of_plan(config, space, plan.to_dict(), judged=0)
     assert left is not None
     assert left.since > 0, "when this driver began"
-    assert left.work.chances == {200: 0.5}
+    reached = config.search_scheduler(space).expected(config.trials)
+    assert {at for at, share in left.work.chances.items() if share < 1} <= set(plan.rungs)
+    assert math.prod(left.work.chances.values()) == pytest.approx(reached[900] / config.trials)
 
 
 def test_what_is_shown_does_not_grow_until_work_is_slower_by_half() -> None:

@@ -84,7 +84,7 @@ def make_study(storage: Path) -> None:
     config, milestones = job.config, (32, 64)
     handles = [Held(SharedSource(tokens.load())) for tokens in job.inputs.tokens]  # type: ignore[attr-defined]
     make_spec = job.spec_maker(hold=Held, handles=handles)
-    summary = start_summary(job, options)
+    summary = start_summary(job)
     describe(config, options, job.space, None)
     stored = open_storage(storage_url(config.folder, None), driver=True)
     shared = {"corpora": JobFamily.fingerprints(job)["corpora"]}  # without shipping by Ray

@@ -101,6 +101,8 @@ def test_a_group_without_its_own_maximum_has_the_clusters(
         ("available_node_types.gpu-spot.resources.CPU", {"resources": {"GPU": 1}}),
         ("available_node_types.gpu-spot.resources.GPU", {"resources": {"CPU": 1, "GPU": "two"}}),
         ("available_node_types.gpu-spot.max_workers", {"max_workers": -1}),
+        ("available_node_types.gpu-spot.resources", {"resources": 4}),
+        ("available_node_types.gpu-spot.resources", {"resources": ["CPU"]}),
     ],
 )
 def test_a_number_that_cannot_be_known_is_named(
@@ -137,6 +139,7 @@ def test_yaml_cannot_run_code(tmp_path: Path) -> None:
         ("workerGroupSpecs.data.rayStartParams.num-cpus", {"rayStartParams": None}),
         ("workerGroupSpecs.data.maxReplicas", {"maxReplicas": None}),
         ("workerGroupSpecs[2].groupName", {"groupName": None}),
+        ("workerGroupSpecs.data.rayStartParams", {"rayStartParams": "num-cpus"}),
     ],
 )
 def test_a_group_of_kuberay_that_does_not_say_its_size_is_named(
@@ -144,6 +147,24 @@ def test_a_group_of_kuberay_that_does_not_say_its_size_is_named(
 ) -> None:
     cluster = read(KUBERAY)
     cluster["spec"]["workerGroupSpecs"][2].update(change)
+    with pytest.raises(InvalidValue) as error:
+        read_cluster(_written(cluster, tmp_path))
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("spec", "large"),
+        ("workerGroupSpecs[0]", {"workerGroupSpecs": ["gpu"]}),
+        ("autoscalerOptions", {"autoscalerOptions": "60"}),
+    ],
+)
+def test_a_part_of_kuberay_that_is_no_mapping_is_named(
+    tmp_path: Path, field: str, change: Any
+) -> None:
+    cluster = read(KUBERAY)
+    cluster["spec"] = {**cluster["spec"], **change} if isinstance(change, dict) else change
     with pytest.raises(InvalidValue) as error:
         read_cluster(_written(cluster, tmp_path))
     assert error.value.field == field

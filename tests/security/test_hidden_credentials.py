@@ -106,7 +106,7 @@ def test_a_job_writes_and_says_no_password(place: str, tmp_path: Path) -> None:
     job.prepare(console)
     assert "/pairs.csv" in Guarded.given
     assert "/vectors.txt" in Guarded.given
-    summary = start_summary(job, options)
+    summary = start_summary(job)
     trial = TrialRecord(
         id=0,
         state=TrialState.FAILED,

@@ -122,6 +122,6 @@ def test_where_no_test_can_be_made_what_can_be_said_is(
 
 def test_one_finalist_has_nothing_to_be_compared_with() -> None:
     found = compared(finalist(7, [0.7, 0.8]))
-    assert found.verdict == "Trial 7 is the only finalist; there is none to compare it with."
+    assert found.verdict == "Trial 7 is the only finalist; a comparison needs two."
     assert found.runner_up is None
     assert compare([], SCORE) == ("", {})

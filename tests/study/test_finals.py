@@ -111,7 +111,7 @@ def test_the_verdict_says_what_the_winner_breaks_from_fresh_seeds(scene: Scene) 
     scene.play(finals)
     verdict, comparison = finals.compared(finals.records())
     assert verdict == (
-        "Trial 0 is the only finalist; there is none to compare it with. "
+        "Trial 0 is the only finalist; a comparison needs two. "
         "In the mean over its seeds it breaks toy/score<=0.06 by 0.0315."
     )
     assert comparison["winner"] == 0

@@ -81,9 +81,7 @@ _INSTALL = "install requirements.lock on it, and restart Ray with ray up --resta
 def findings_of(nodes: Sequence[NodeAnswer], *, ray: str, python: str) -> list[Finding]:
     """Return the findings, in the order in which failures should be fixed.
 
-    Args:
-        nodes: answers of all nodes.
-        ray, python: versions of the driver.
+    ``ray`` and ``python`` are the versions of the driver.
     """
     there = [node for node in nodes if not node.trouble]
     gpus = sum(node.gpus for node in there)
@@ -120,22 +118,15 @@ def _all(
     fine: str,
     fix: str,
 ) -> Finding:
-    """Return the finding of one check, which fails if any node has trouble.
+    """Return the finding of one check, which fails if ``trouble`` is not empty for a node.
 
-    Args:
-        subject: name of the check.
-        nodes: answers of the nodes.
-        trouble: returns what is wrong with a node, empty for nothing.
-        fine: detail if the check passes.
-        fix: what to do if it fails.
+    ``fine`` is the detail if the check passes.
     """
     if not nodes:
         return Finding(subject, "no node answered", "see the lines above")
     found = [f"{node.node}: {text}" for node in nodes if (text := trouble(node))]
-    if not found:
-        return Finding(subject, fine)
-    more = f"; and {len(found) - SHOWN} more nodes" if len(found) > SHOWN else ""
-    return Finding(subject, "; ".join(found[:SHOWN]) + more, fix)
+    more = [f"and {len(found) - SHOWN} more nodes"] if len(found) > SHOWN else []
+    return Finding(subject, "; ".join(found[:SHOWN] + more) or fine, fix if found else "")
 
 
 def _reached(nodes: Sequence[NodeAnswer]) -> Iterator[Finding]:

@@ -138,7 +138,7 @@ def _load(path: Path) -> Mapping[str, Any]:
 
 
 def _limit(node_type: Mapping[str, Any], where: str, *, head: bool, total: int) -> NodeLimit:
-    resources = node_type.get("resources") or {}
+    resources = _mapping(node_type.get("resources"), f"{where}.resources")
     least = most = 1
     if not head:
         least = _count(node_type.get("min_workers", 0), f"{where}.min_workers")
@@ -171,19 +171,25 @@ def _count(value: Any, field: str) -> int:
     return value
 
 
+def _mapping(value: Any, field: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping | None):
+        raise InvalidValue(field, value, "give names with values, as in {CPU: 4}")
+    return value or {}
+
+
 def _as_launcher_file(cluster: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a RayCluster of KubeRay to the fields of a file for ``ray up``.
 
     CPUs and GPUs are read from ``rayStartParams``, because the pods' limits may be in thousandths.
     """
-    spec = cluster.get("spec")
-    if not isinstance(spec, dict) or not isinstance(spec.get("headGroupSpec"), dict):
+    spec = _mapping(cluster.get("spec"), "spec")
+    if not isinstance(spec.get("headGroupSpec"), dict):
         raise InvalidValue("spec.headGroupSpec", "", "a RayCluster has one")
     groups = {}
     for index, group in enumerate(spec.get("workerGroupSpecs") or ()):
-        if not (name := group.get("groupName")):
-            field = f"workerGroupSpecs[{index}].groupName"
-            raise InvalidValue(field, name, "give the worker group a name")
+        entry = f"workerGroupSpecs[{index}]"
+        if not (name := _mapping(group, entry).get("groupName")):
+            raise InvalidValue(f"{entry}.groupName", name, "give the worker group a name")
         where = f"workerGroupSpecs.{name}"
         groups[name] = {
             "resources": _stated_resources(group, where),
@@ -191,7 +197,7 @@ def _as_launcher_file(cluster: Mapping[str, Any]) -> dict[str, Any]:
             "max_workers": _count(group.get("maxReplicas"), f"{where}.maxReplicas"),
             "priority": group.get("priority", 0),
         }
-    options = spec.get("autoscalerOptions") or {}
+    options = _mapping(spec.get("autoscalerOptions"), "autoscalerOptions")
     idle = options.get("idleTimeoutSeconds", 60)  # KubeRay's default
     seconds = _count(idle, "autoscalerOptions.idleTimeoutSeconds")
     return {
@@ -206,7 +212,7 @@ def _as_launcher_file(cluster: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stated_resources(group: Mapping[str, Any], where: str) -> dict[str, int]:
-    stated = group.get("rayStartParams") or {}
+    stated = _mapping(group.get("rayStartParams"), f"{where}.rayStartParams")
     found = {}
     for resource, parameter in (("CPU", "num-cpus"), ("GPU", "num-gpus")):
         value = str(stated.get(parameter, "" if resource == "CPU" else "0"))

@@ -16,10 +16,6 @@ def held(node_cpus: float, node_gpus: float, cpus: float, gpus: float) -> int:
     """Return how many workers fit on a node; 0 if a worker needs neither CPUs nor GPUs.
 
     As in Ray, a worker with a fraction of a GPU gets that fraction of a single GPU.
-
-    Args:
-        node_cpus, node_gpus: of the node.
-        cpus, gpus: of a worker.
     """
     by_cpu = node_cpus / cpus if cpus else float("inf")
     by_gpu = node_gpus / gpus if gpus else float("inf")
@@ -34,17 +30,12 @@ def nodes_for(
 ) -> dict[str, int]:
     """Return node type -> number of nodes that are up while ``workers`` run at the same time.
 
-    Nodes that are always up are included. Workers for which there is no room wait.
-
-    Args:
-        cluster: its node types.
-        workers: number of workers.
-        cpus, gpus: of each worker.
-        data_cpus: further CPUs, each of which may be on any node.
+    Nodes that are always up are included. Workers for which there is no room wait. ``cpus`` and
+    ``gpus`` are of each worker; each of the further ``data_cpus`` may be on any node.
     """
     up = {name: kind.min_nodes for name, kind in cluster.kinds.items()}
     there = sum(
-        held(kind.cpus, kind.gpus, cpus, gpus) * up[name] for name, kind in cluster.kinds.items()
+        held(kind.cpus, kind.gpus, cpus, gpus) * kind.min_nodes for kind in cluster.kinds.values()
     )
     waiting = _start(cluster, up, max(0, workers - there), cpus, gpus)
     taken = (workers - waiting) * cpus

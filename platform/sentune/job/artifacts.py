@@ -34,11 +34,7 @@ def artifacts_folder(storage: str, study: str) -> Path:
 
 
 def view_of(study: StudySnapshot, storage: str) -> View:
-    """Return the report's view of a study.
-
-    Args:
-        study: a snapshot of it.
-        storage: folder or URI of all studies, or the URL of their database.
+    """Return the report's view of a study; its storage may be the URL of a database.
 
     Raises:
         InvalidValue: its summary is damaged or was written by a later version.
@@ -50,9 +46,8 @@ def view_of(study: StudySnapshot, storage: str) -> View:
 def write_artifacts(summary: StudySummary, tables: Mapping[str, Any], folder: Path) -> None:
     """Write tables, figures and the page of interactive figures into ``folder``.
 
-    Args:
-        tables: file name -> content of the winner's larger results. A table of an earlier start
-            stays unless this start has one of the same name.
+    ``tables`` has the content of the winner's larger results by file name. A table of an earlier
+    start stays unless this start has one of the same name.
     """
     write_tables(tables, folder)
     seen = View(summary=summary)
@@ -63,11 +58,9 @@ def write_artifacts(summary: StudySummary, tables: Mapping[str, Any], folder: Pa
 
 
 def write_page(summary: StudySummary, storage: str) -> None:
-    """Write the study's report as HTML and as Markdown.
+    """Write the report of a study in any state as HTML and Markdown, also into a remote storage.
 
-    Args:
-        summary: of the study, in any state; its trials have their curves.
-        storage: folder or URI of all studies; for a URI the report is copied there, too.
+    The trials of the summary have their curves.
     """
     artifacts = artifacts_folder(storage, summary.study)
     pages = write(build(view(summary, folder=artifacts)), artifacts.parent)

@@ -24,38 +24,35 @@ FAILED, WRONG, STOPPED, INTERRUPTED = 1, 2, 3, 130
 CORPORA = ("corpus", "dev", "test", "encoder", "decoder", "vectors", "frequencies")
 OFF_AT_ZERO = ("population", "checkpoint_every")
 METAVARS = {
-    field: metavar
-    for metavar, fields in {
-        "FORMAT:PATH": "corpus references",
-        "[TASK=]FORMAT:PATH": "dev test",
-        "N": "limit trials max_concurrent max_examples max_trials stop_after_no_gain keep "
-        "population generations checkpoint_every share_mb validate_every eta seed",
-        "X": "priority gpus_per_worker failed_share",
-        "H": "max_hours max_gpu_hours",
-        "URI": "storage cache tracking",
-        "NAME": "sampler fork scheduler study",
-        "NAME|PATH": "encoder decoder",
-        "glove:FILE|fasttext:FILE": "vectors",
-        "FILE|wordfreq:LANG": "frequencies",
-        "N|auto": "concurrent",
-        "N|P%": "bad_rows",
-        "N|all": "rung_rows",
-        "SECONDS|auto": "stall_timeout",
-        "K": "finalists",
-        "S": "seeds",
-        "N|MIN-MAX": "workers",
-        "|".join(LAUNCHERS): "launcher",
-        "METRIC": "objective",
-        "METRIC<=X": "constraint",
-        "KEY=VALUE,...": "try_first",
-        "STUDY": "warm_start",
-        "URL": "optuna",
-        "KEY=VALUE": "set",
-        "both=SHARE|balanced": "prior",
-        "paper": "profile",
-    }.items()
-    for field in fields.split()
+    "FORMAT:PATH": "corpus references",
+    "[TASK=]FORMAT:PATH": "dev test",
+    "N": "limit trials max_concurrent max_examples max_trials stop_after_no_gain keep "
+    "population generations checkpoint_every share_mb validate_every eta seed",
+    "X": "priority gpus_per_worker failed_share",
+    "H": "max_hours max_gpu_hours",
+    "URI": "storage cache tracking",
+    "NAME": "sampler fork scheduler study",
+    "NAME|PATH": "encoder decoder",
+    "glove:FILE|fasttext:FILE": "vectors",
+    "FILE|wordfreq:LANG": "frequencies",
+    "N|auto": "concurrent",
+    "N|P%": "bad_rows",
+    "N|all": "rung_rows",
+    "SECONDS|auto": "stall_timeout",
+    "K": "finalists",
+    "S": "seeds",
+    "N|MIN-MAX": "workers",
+    "|".join(LAUNCHERS): "launcher",
+    "METRIC": "objective",
+    "METRIC<=X": "constraint",
+    "KEY=VALUE,...": "try_first",
+    "STUDY": "warm_start",
+    "URL": "optuna",
+    "KEY=VALUE": "set",
+    "both=SHARE|balanced": "prior",
+    "paper": "profile",
 }
+"""Placeholder of a value in ``--help`` -> the options that have it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,15 +81,14 @@ class Ended(Exception):
 
 def check_ending(summary: StudySummary) -> None:
     """Raise ``Ended`` unless the study is complete; its line says how to continue."""
-    why = summary.reason
-    if summary.state == "failed":
-        raise Ended(FAILED, f"failed: {why}", "red")
-    if summary.state == "stopped":
-        raise Ended(
-            STOPPED, f"stopped: {why}; the same command resumes the study within its limits"
-        )
-    if summary.state == "interrupted":
-        raise Ended(INTERRUPTED, f"{why or 'interrupted'}; the same command resumes the study")
+    why, again = summary.reason, "the same command resumes the study"
+    ends = {
+        "failed": Ended(FAILED, f"failed: {why}", "red"),
+        "stopped": Ended(STOPPED, f"stopped: {why}; {again} within its limits"),
+        "interrupted": Ended(INTERRUPTED, f"{why or 'interrupted'}; {again}"),
+    }
+    if summary.state in ends:
+        raise ends[summary.state]
 
 
 def command(
@@ -100,9 +96,7 @@ def command(
 ) -> Callable[..., None]:
     """Return the command-line function of a job, with one option per field of its options.
 
-    Args:
-        job: the search space and the defaults of the options.
-        tune: called with the parsed options and the space.
+    It calls ``tune`` with the parsed options and the space.
     """
 
     def main(**given: Any) -> None:
@@ -121,11 +115,10 @@ def command(
         # Values are passed on as text: ``parse`` checks them, so that errors have one form.
         written: Any = bool if kind is bool else list[str] if get_origin(kind) is tuple else str
         help_text = " ".join((fields[name].description or "").split())
-        text = f"{help_text}{f' (default: {value})' if value else ''}"
-        parameters.append(_parameter(name, written, text))
+        default = f" (default: {value})" if value else ""
+        parameters.append(_parameter(name, written, f"{help_text}{default}"))
     if job.quick is not None:
-        quick = (f"{option_name(name)} {_shown(name, v)}" for name, v in job.quick.items())
-        listed = ", ".join(quick)
+        listed = ", ".join(f"{option_name(n)} {_shown(n, v)}" for n, v in job.quick.items())
         parameters.append(_parameter("quick", bool, f"a short study, done in minutes: {listed}"))
     main.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     main.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -133,11 +126,9 @@ def command(
 
 
 def options_given(given: Mapping[str, Any], job: JobDefinition) -> StudyOptions:
-    """Return a job's options from the values on its command line.
+    """Return a job's options from the values on its command line and those of ``--quick``.
 
-    Args:
-        given: name -> text, list of texts or flag; None or empty if the option is not given.
-        job: has the defaults, and those of ``--quick``, which apply if ``given["quick"]`` is set.
+    The value of an option that is not given is None or empty.
 
     Raises:
         InvalidValue: naming the option, the value and what is allowed.
@@ -151,8 +142,7 @@ def options_given(given: Mapping[str, Any], job: JobDefinition) -> StudyOptions:
 def exit_codes(interrupted: str) -> Iterator[None]:
     """Turn the ends of an incomplete job into an exit code and one line on standard error.
 
-    Args:
-        interrupted: the line to print on ``KeyboardInterrupt``.
+    The line is ``interrupted`` after a ``KeyboardInterrupt``.
     """
     try:
         yield
@@ -168,7 +158,8 @@ def exit_codes(interrupted: str) -> Iterator[None]:
 
 
 def _parameter(name: str, kind: Any, text: str) -> inspect.Parameter:
-    option = Option(option_name(name), help=text, show_default=False, metavar=METAVARS.get(name))
+    metavar = next((shown for shown, names in METAVARS.items() if name in names.split()), None)
+    option = Option(option_name(name), help=text, show_default=False, metavar=metavar)
     annotation = Annotated[kind | None, option]
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation

@@ -57,8 +57,7 @@ def check_measured(dev: Sequence[Corpus], config: StudyConfig, space: SearchSpac
     """Check that the development corpora have the tasks of all objectives and constraints.
 
     Raises:
-        InvalidValue: none of them has the task of an objective or a constraint; lists the tasks
-            that they have.
+        InvalidValue: none has the task of one of these; lists the tasks that they have.
     """
     metrics = [objective.metric for objective in objectives_of(config, space)]
     check_posed("--objective", metrics, dev)
@@ -158,20 +157,12 @@ def describe(corpus: Corpus) -> dict[str, Any]:
 
 
 def identity_of(corpus: Mapping[str, Any]) -> str:
-    """Return a key of what results depend on in a corpus: task, fingerprint and prior.
-
-    Args:
-        corpus: as ``describe`` returns it.
-    """
+    """Return task, fingerprint and prior of a corpus, on which results depend, as one key."""
     return "=".join(filter(None, map(corpus.get, ("task", "fingerprint", "prior"))))
 
 
 def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) -> None:
-    """Print one line per corpus, and a warning if it has bad rows.
-
-    Args:
-        corpora: role -> entry, as ``describe`` returns it.
-    """
+    """Print one line per role and its corpus, and a warning if this has bad rows."""
     for role, corpus in corpora.items():
         line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
         print_line(console, line)
@@ -182,15 +173,13 @@ def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) ->
 
 def small_corpora(options: StudyOptions, kind: Kind) -> list[Rows] | None:
     """Return the training corpora if all are local files of at most ``SMALL`` rows, else None."""
-    found: list[Rows] = []
-    for spec in options.corpora:
-        if local_file(spec) is None:
-            return None
-        corpus = read(spec, kind, limit=min(options.limit or SMALL + 1, SMALL + 1))
-        if corpus.table.num_rows > SMALL:
-            return None
-        found.append((spec, kind, corpus.table.to_batches()))
-    return found
+    if any(local_file(spec) is None for spec in options.corpora):
+        return None
+    most = min(options.limit or SMALL + 1, SMALL + 1)
+    tables = {spec: read(spec, kind, limit=most).table for spec in options.corpora}
+    if any(table.num_rows > SMALL for table in tables.values()):
+        return None
+    return [(spec, kind, table.to_batches()) for spec, table in tables.items()]
 
 
 def prepared_corpora(sources: Mapping[str, Prepared]) -> list[Rows]:
@@ -204,11 +193,7 @@ def print_overlap(
 ) -> None:
     """Warn of rows of dev corpora in training corpora, and of test corpora in either.
 
-    Args:
-        trained: the training corpora.
-        dev: the development corpora.
-        test: the test corpora; empty if an earlier start has read them.
-        console: to print on.
+    ``test`` is empty if an earlier start has read these corpora.
     """
     for role, corpora in (("dev", dev), ("test", test)):
         for index, corpus in enumerate(corpora):
@@ -218,9 +203,7 @@ def print_overlap(
                 others += [(c.spec, c.kind, c.table.to_batches()) for c in dev]
             for spec, kind, parts in others:
                 found = shared_rows(judged, kind, parts, spread=in_turn)
+                shared = f"{numbered(role, index)}: {found.rows:,} of {found.of:,} rows"
                 if found.rows:
-                    line = (
-                        f"warning: {numbered(role, index)}: {found.rows:,} of {found.of:,} "
-                        f"rows are also in {spec} ({counted(found.compared, 'row')})"
-                    )
-                    print_line(console, line, "yellow")
+                    also = f"are also in {spec} ({counted(found.compared, 'row')})"
+                    print_line(console, f"warning: {shared} {also}", "yellow")

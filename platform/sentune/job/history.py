@@ -13,7 +13,7 @@ from typing import Any
 
 from sentune.errors import InvalidValue
 from sentune.job.families.base import JobFamily
-from sentune.study.store.study_index import DESCRIPTION, StudyPlace, every_study, read_json
+from sentune.study.store.study_index import DESCRIPTION, every_study, read_json
 
 MOST = 2
 """Number of earlier studies, the newest ones, whose settings are taken."""
@@ -41,13 +41,12 @@ def take_history(job: JobFamily) -> dict[str, dict[str, Any]]:
         earlier = every_study(config.storage)
     wanted = _kind_of(job.space.to_dict(), job.corpora())
     found: dict[str, dict[str, Any]] = {}
-    for place in sorted(earlier, key=_started, reverse=True):
-        known = place.summary() if place.name != config.name else {}
+    earlier.sort(key=lambda place: str(place.description.get("started", "")), reverse=True)
+    for place in earlier:
+        known = place.summary() if place.name != config.name and len(found) < MOST else {}
         alike = _kind_of(known.get("space", {}), known.get("corpora", {})) == wanted
         if alike and known.get("state") == "complete" and (best := _best(known)):
             found[place.name] = best
-            if len(found) == MOST:
-                break
     return _added(job, found)
 
 
@@ -55,10 +54,6 @@ def _added(job: JobFamily, found: dict[str, dict[str, Any]]) -> dict[str, dict[s
     if not job.options.no_history:
         job.space = replace(job.space, history=found)
     return found
-
-
-def _started(place: StudyPlace) -> str:
-    return str(place.description.get("started", ""))
 
 
 def _kind_of(space: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]]) -> list[Any]:
@@ -81,5 +76,5 @@ def _best(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the winner of a study's finals; without finals of its best trial."""
     if (winner := summary.get("winner")) is not None:
         return dict(summary["finalists"][winner]["settings"])
-    best = [trial for trial in summary.get("trials", ()) if trial["id"] == summary.get("best")]
-    return dict(best[0]["settings"]) if best else {}
+    best = summary.get("best")
+    return next((dict(t["settings"]) for t in summary.get("trials", ()) if t["id"] == best), {})

@@ -18,7 +18,6 @@ from sentune.errors import DamagedFile, InvalidValue, PlanError, TrialFailed
 from sentune.formatting import counted, hours, population, unused_gpus
 from sentune.job.families.base import JobFamily
 from sentune.job.history import take_history
-from sentune.job.options import StudyOptions
 from sentune.study.config import objectives_of
 from sentune.study.planning.capacity import available
 from sentune.study.planning.checks import check_disk, tracking_silence
@@ -34,9 +33,7 @@ SECONDS = 60.0
 limit."""
 
 
-def checked_plan(
-    job: JobFamily, options: StudyOptions, console: Console, *, dry: bool = False
-) -> Plan:
+def checked_plan(job: JobFamily, console: Console, *, dry: bool = False) -> Plan:
     """Return the plan of a prepared job on the cluster that this process has joined.
 
     If MLflow's server or database does not answer, a warning is printed, because training does not
@@ -48,7 +45,7 @@ def checked_plan(
     """
     plan = make_plan(job.config, job.space, available())
     check_disk(job.config, plan, job.checkpoint_bytes())
-    tracking = options.tracking or tracking_uri_in(job.config.storage)
+    tracking = job.options.tracking or tracking_uri_in(job.config.storage)
     try:
         trouble = tracking_silence(tracking)
         check_tracking_file(tracking)
@@ -63,21 +60,15 @@ def checked_plan(
     return plan
 
 
-def show_plan(
-    job: JobFamily, options: StudyOptions, console: Console, *, seconds: float = SECONDS
-) -> None:
+def show_plan(job: JobFamily, console: Console, *, seconds: float = SECONDS) -> None:
     """Print the resources and the estimated cost of a study; only the cache is written.
 
-    Args:
-        job: made from the options, not prepared yet.
-        options: of the job.
-        console: to print on.
-        seconds: time limit of the probe that the cost is estimated from.
+    The cost is estimated from a probe of up to ``seconds``. The job is not prepared yet.
     """
     with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():
         job.prepare(console)
         take_history(job)
-        plan = checked_plan(job, options, console, dry=True)
+        plan = checked_plan(job, console, dry=True)
     try:
         probe = job.probe(seconds)
         cost = estimate(plan, job.config, probe)
@@ -104,8 +95,7 @@ def _check_metrics(job: JobFamily, measured: Collection[str]) -> None:
 def plan_table(plan: Mapping[str, Any]) -> Table:
     """Return a table of a plan's resources and, if it was probed, its estimated cost.
 
-    Args:
-        plan: as returned by ``sentune.study.planning.plan.Plan.to_dict`` and in ``summary.json``.
+    ``plan`` is as in ``summary.json``, and as returned by ``Plan.to_dict``.
     """
     label = Column(style="dim", no_wrap=True)
     table = plain_table(label, Column(), title="Plan", show_header=False)

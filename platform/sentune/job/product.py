@@ -22,12 +22,7 @@ from sentune.io.folders import whole_folder
 from sentune.io.object_store import files_at, is_local
 from sentune.job.artifacts import artifacts_folder
 from sentune.job.baselines import baselines_of
-from sentune.job.corpora import (
-    describe,
-    needs_references,
-    numbered,
-    with_bad_rows,
-)
+from sentune.job.corpora import describe, needs_references, numbered, with_bad_rows
 from sentune.job.families.base import JobFamily
 from sentune.job.study_files import MODEL, refuse_late
 from sentune.job.test_set import TestReads, Winner, best_run
@@ -198,11 +193,8 @@ def measured(job: JobFamily, folder: Path, test: tuple[Corpus, ...]) -> Result:
 
 
 def _where_gpus_are(job: JobFamily, look: Callable[..., Any], folder: Path, *given: Any) -> Any:
-    """Call ``look`` on a worker with GPUs if the job has any, else in this process.
-
-    Args:
-        look: takes a handle of the model's folder, then ``given``.
-    """
+    """Call ``look(handle of the model's folder, *given)`` on a worker with GPUs if the job has any,
+    else in this process."""
     if gpus := job.config.gpus_per_worker:
         return on_worker(look, ship(str(folder)), *given, cpus=1, gpus=gpus)
     return look(Held(str(folder)), *given)

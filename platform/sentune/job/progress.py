@@ -45,7 +45,6 @@ class Display:
     has finished, and on all active runs if there was no line for ``QUIET_SECONDS``.
 
     Args:
-        console: to print on.
         summary: of the study.
         plan: of the study, as ``Plan.to_dict`` returns it.
         take_snapshot: returns a snapshot of the study.
@@ -124,11 +123,7 @@ class Display:
             self.time_left.look(self._seen, self._beats())
 
     def _show(self, *, earlier: bool = False) -> None:
-        """Write the lines of all runs that have changed.
-
-        Args:
-            earlier: whether the runs ended before this start.
-        """
+        """Write the lines of all runs that have changed, or that ended ``earlier``."""
         for run in (*self._seen.runs, *self._seen.finals):
             known, source = self._shown.get((run.trial, run.seed)), run.record.source
             if known is run:
@@ -154,12 +149,11 @@ class Display:
     def _ended(self, run: StoredRun, where: str = "") -> None:
         record, score = run.record, self._score(run.record.metrics)
         reason = f" ({record.reason})" if record.reason else ""
-        if run.seed is None:
-            self._line(f"{_named(run)} {MARKS[record.state][0]}{reason}{where}: {score}")
-        elif record.state is TrialState.COMPLETE:
-            self._line(f"{_named(run)} done: {score}")
-        else:
-            self._line(f"{_named(run)} failed{reason}")
+        end = f"{MARKS[record.state][0]}{reason}{where}: {score}"
+        if run.seed is not None:
+            complete = record.state is TrialState.COMPLETE
+            end = f"done: {score}" if complete else f"failed{reason}"
+        self._line(f"{_named(run)} {end}")
 
     def _line(self, text: str) -> None:
         if not (self.console.is_terminal or isinstance(self.console, NotebookCell)):
@@ -214,8 +208,8 @@ class Display:
             columns = map(number_column, ("examples", self.objective))
             table = plain_table("finalist", "seed", *columns)
             for run in finals:
-                examples, score = f"{run.record.examples:,}", self._value(run.record.metrics)
-                table.add_row(f"trial {run.trial}", f"{run.seed}", examples, score)
+                figures = f"{run.record.examples:,}", self._value(run.record.metrics)
+                table.add_row(f"trial {run.trial}", f"{run.seed}", *figures)
             yield table
             yield Text()
         if bars:

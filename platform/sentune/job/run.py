@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -63,8 +63,7 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         SentuneError: the job cannot run; raised before any training if possible.
         Ended: the study ended before it was complete.
     """
-    console = output()
-    old = options.study if options.fork else None
+    console, forked_from = output(), options.study if options.fork else None
     options = forked(options)
     if not options.dry_run:  # before what takes seconds to import
         where = without_credentials(options.storage)
@@ -72,23 +71,15 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
 
     from sentune.job.families import make_job
     from sentune.job.plan import show_plan
-    from sentune.job.study_files import origin
     from sentune.job.terminal_report import next_commands, print_commands, report
-    from sentune.study.store import DATABASE
-    from sentune.study.store.file_lock import LOCK_FILE
 
     job = make_job(options, space)
     test = check_early(job)
     if options.dry_run:
-        show_plan(job, options, console)
+        show_plan(job, console)
         return
     with contextlib.ExitStack() as held:
-        own = [Path(job.config.folder, name) for name in (LOCK_FILE, DATABASE)]
-        begun = job.config.optuna_url or any(path.exists() for path in own)
-        lock = _lock(job.config, held) if begun else None
-        forked_from = old or origin(job.config)
-        told = _tell_overlap(job, test, console)
-        summary = _study(job, test, options, space, console, lock, held, forked_from, told)
+        summary = _study(job, test, console, held, forked_from)
     if not isinstance(console, NotebookCell):  # a notebook shows the study that it gets
         report(summary, console, varied=tuple(job.space.settings))
         print_commands(console, next_commands(summary, job.config, options))
@@ -108,13 +99,8 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
     from sentune.job.corpora import check_measured, refuse_equal_corpora
     from sentune.job.product import check_test
     from sentune.study.fork import place_of_trials
+    from sentune.study.planning import checks
     from sentune.study.planning.capacity import available
-    from sentune.study.planning.checks import (
-        check_database,
-        check_disk,
-        check_writable,
-        tracking_kind,
-    )
     from sentune.study.planning.plan import make_plan
 
     refuse_equal_corpora(job.options)
@@ -124,84 +110,75 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
     elsewhere = os.environ.get("RAY_ADDRESS")  # its resources are known once it is joined
     plan = None if elsewhere else make_plan(job.config, job.space, available())
     size = job.checkpoint_bytes()  # builds the first model, which may refuse its settings
-    check_database(job.config.optuna_url)
+    checks.check_database(job.config.optuna_url)
     for name in job.config.warm_start:
         place_of_trials(job.config.storage, name, job.config.optuna_url)
-    check_writable(job.config.storage)
+    checks.check_writable(job.config.storage)
     if plan is not None:
-        check_disk(job.config, plan, size)
+        checks.check_disk(job.config, plan, size)
     if job.options.tracking:  # ``checked_plan`` checks that it answers
-        tracking_kind(job.options.tracking)
+        checks.tracking_kind(job.options.tracking)
     return test
-
-
-def _tell_overlap(job: JobFamily, test: tuple[Corpus, ...], console: Console) -> bool:
-    """Warn of overlapping corpora before a running cluster is joined.
-
-    Returns:
-        False if there is no such cluster or the training corpora are large or remote; then the
-        overlap is counted after the corpora are prepared.
-    """
-    from sentune.job.corpora import print_overlap, small_corpora
-
-    joins = os.environ.get("RAY_ADDRESS")
-    trained = small_corpora(job.options, job.method.kind) if joins else None
-    if trained is not None:
-        print_overlap(trained, job.dev, test, console)
-    return trained is not None
 
 
 def _study(
     job: JobFamily,
     test: tuple[Corpus, ...],
-    options: StudyOptions,
-    space: SearchSpace,
     console: Console,
-    lock: DriverLock | None,
     held: contextlib.ExitStack,
     forked_from: str | None,
-    overlap_told: bool,
 ) -> StudySummary:
     """Run the study, from its corpora to its summary.
+
+    A study that exists already is locked at once, a new one after its plan is checked, so that a
+    refused job leaves no file behind.
 
     Args:
         job: not prepared yet.
         test: the test corpora; empty if an earlier start has been measured on them.
-        options, space: of the job, as given.
         console: to print on.
-        lock: the driver lock of a study that exists already; None for a new one, which is locked
-            after its plan is checked, so that a refused job leaves no file behind.
-        held: releases the driver lock of a new study.
-        forked_from: the study that this one was forked from.
-        overlap_told: whether ``_tell_overlap`` has warned of overlap.
+        held: releases the driver lock.
+        forked_from: the study that this start forks; None: the one named by an earlier start.
     """
-    from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
-    from sentune.job.corpora import prepared_corpora, print_corpora, print_overlap
+    from sentune.job import artifacts, corpora, study_files
     from sentune.job.history import take_history
     from sentune.job.plan import checked_plan
     from sentune.job.product import publish
     from sentune.job.progress import Display
-    from sentune.job.study_files import describe, mend_summary, refuse_late, start_summary
     from sentune.job.time_left import TimeLeft
     from sentune.study.planning.connect import connected
+    from sentune.study.store import DATABASE
+    from sentune.study.store.file_lock import LOCK_FILE
     from sentune.study.study import Study
     from sentune.summary import write_summary
+    from sentune.tracking import Tracker
+    from sentune.tracking.machine import MachineMetrics
 
+    own = [Path(job.config.folder, name) for name in (LOCK_FILE, DATABASE)]
+    begun = job.config.optuna_url or any(path.exists() for path in own)
+    lock = _lock(job.config, held) if begun else None
+    forked_from = forked_from or study_files.origin(job.config)
     with contextlib.ExitStack() as preparing:
+        small = None
         if os.environ.get("RAY_ADDRESS"):  # a running cluster tokenises the corpora
+            small = corpora.small_corpora(job.options, job.method.kind)
+            if small is not None:  # warn before the cluster is joined
+                corpora.print_overlap(small, job.dev, test, console)
             preparing.enter_context(connected())
         job.prepare(console)
-        print_corpora(job.corpora(), console)
-        if not overlap_told:
-            print_overlap(prepared_corpora(job.sources), job.dev, test, console)
+        corpora.print_corpora(job.corpora(), console)
+        if small is None:
+            trained = corpora.prepared_corpora(job.sources)
+            corpora.print_overlap(trained, job.dev, test, console)
         config, history = job.config, take_history(job)
-        summary = start_summary(job, options, forked_from)
+        summary = study_files.start_summary(job, forked_from)
         cluster = preparing.pop_all()
     with cluster, connected(), contextlib.ExitStack() as later:
-        checked_plan(job, options, console)
+        checked_plan(job, console)
         lock = lock or _lock(config, held)
         summary.lineage["generation"] = lock.generation
-        tracker = later.enter_context(_tracking(config, options, console))
+        tracker = Tracker(config.name, config.storage, job.options.tracking, machine=MachineMetrics)
+        later.callback(_close, tracker, console)
         study = Study(
             config,
             job.space,
@@ -210,9 +187,9 @@ def _study(
             fingerprints=job.fingerprints(),
             held=lock,
         )
-        if damage := mend_summary(config.folder):
+        if damage := study_files.mend_summary(config.folder):
             print_line(console, f"warning: {damage}", "yellow")
-        describe(config, options, space, forked_from, lock.generation, history)
+        study_files.describe(config, *job.given, forked_from, lock.generation, history)
         plan = study.plan.to_dict()
         limits = {name: most for name, most in asdict(config.budget).items() if most is not None}
         full = {**plan, "eta": config.eta, "budget": limits}
@@ -238,13 +215,14 @@ def _study(
         lock.check()
         if summary.state == "complete":
             tables = publish(job, run, checkpoint, summary)
-            write_artifacts(summary, tables, artifacts_folder(config.storage, config.name))
+            folder = artifacts.artifacts_folder(config.storage, config.name)
+            artifacts.write_artifacts(summary, tables, folder)
         lock.check()
-        refuse_late(config.folder, lock.generation)
+        study_files.refuse_late(config.folder, lock.generation)
         study.retention.apply(everything=True)
         summary.spent = replace(summary.spent, hours=lock.hours)  # includes test and export
         write_summary(summary, config.folder)
-        write_page(summary, config.storage)
+        artifacts.write_page(summary, config.storage)
         tracker.update(summary)
     return summary
 
@@ -263,17 +241,7 @@ def _lock(config: StudyConfig, held: contextlib.ExitStack) -> DriverLock:
     return held.enter_context(DriverLock(url, config.name, last_start=known))
 
 
-@contextlib.contextmanager
-def _tracking(config: StudyConfig, options: StudyOptions, console: Console) -> Iterator[Tracker]:
-    """Yield MLflow's tracker; on exit wait until MLflow has the whole study."""
-    from sentune.tracking import Tracker
-    from sentune.tracking.machine import MachineMetrics
-
-    tracker = Tracker(
-        config.name, config.storage, tracking_uri=options.tracking, machine=MachineMetrics
-    )
-    try:
-        yield tracker
-    finally:
-        if not tracker.close():
-            console.print("MLflow has not received everything; resuming the study sends the rest")
+def _close(tracker: Tracker, console: Console) -> None:
+    """Wait until MLflow has the whole study; print a line if it has not."""
+    if not tracker.close():
+        console.print("MLflow has not received everything; resuming the study sends the rest")

@@ -65,7 +65,6 @@ def describe(
     Credentials are left out; the next start takes them from its environment.
 
     Args:
-        config, options, space: of the study.
         forked_from: the study that this one was forked from.
         generation: number of this start, which its checkpoints have too. It is kept here in case
             the file of the driver lock is lost.
@@ -112,11 +111,9 @@ def mend_summary(folder: str) -> str:
     return ""
 
 
-def start_summary(
-    job: JobFamily, options: StudyOptions, forked_from: str | None = None
-) -> StudySummary:
+def start_summary(job: JobFamily, forked_from: str | None = None) -> StudySummary:
     """Return the summary of a prepared job before its first trial."""
-    decoder = getattr(options, "decoder", "")
+    decoder = getattr(job.options, "decoder", "")
     return StudySummary(
         study=job.config.name,
         method=job.space.method,
@@ -127,7 +124,7 @@ def start_summary(
         space=job.space.to_dict(),
         lineage={
             **lineage(),
-            "encoder": str(without_credentials(options.pretrained)),
+            "encoder": str(without_credentials(job.options.pretrained)),
             **({"decoder": str(without_credentials(decoder))} if decoder else {}),
             "chain": {"derived": job.derived()},
         },
@@ -150,15 +147,7 @@ def last_start(folder: str) -> int:
 
 
 def refuse_late(folder: str, generation: int) -> None:
-    """Refuse to overwrite the files of a later start of the study.
-
-    Args:
-        folder: of the study, local or a URI.
-        generation: of the start that is about to write.
-
-    Raises:
-        Overtaken: a later start has written there.
-    """
+    """Raise ``Overtaken`` if a later start than ``generation`` has written into the folder."""
     if (newest := last_start(folder)) > generation:
         raise Overtaken(
             f"{folder}: start {newest} of this study has written there, so this start, number "

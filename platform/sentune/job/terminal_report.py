@@ -72,12 +72,9 @@ def next_commands(
     """Return name -> path or command; paths below the working folder are relative."""
     beside = Path(sys.executable).parent / "sentune"
     sentune = _from_here(str(beside)) if beside.exists() else "sentune"
-    commands = {
-        "report": _from_here(f"{config.folder}/report.html"),
-        "summary": _from_here(f"{config.folder}/summary.json"),
-    }
-    if summary.model:
-        commands = {"model": _from_here(summary.model), **commands}
+    commands = {"model": _from_here(summary.model)} if summary.model else {}
+    commands["report"] = _from_here(f"{config.folder}/report.html")
+    commands["summary"] = _from_here(f"{config.folder}/summary.json")
     if options.tracking is None and "://" not in config.storage:
         storage = shlex.quote(_from_here(config.storage))
         commands["dashboard"] = f"{shlex.quote(sentune)} dashboard --storage {storage}"

@@ -49,28 +49,19 @@ def best_run(summary: StudySummary) -> FinalistRecord | TrialRecord:
 
 
 class TestReads:
-    """The readings of a study's test corpora, recorded in its folder.
-
-    Args:
-        storage: the study's folder, a path or URI.
-    """
+    """The readings of a study's test corpora, recorded in its folder, a path or URI."""
 
     __test__ = False  # the name looks like a test to pytest
 
     def __init__(self, storage: str) -> None:
-        self._storage = storage
-        self._force = False
+        self._storage, self._force = storage, False
         self.known = StudyPlace(name="", folder=storage, url="").test_reads()
 
     def begin(self, winner: Winner, specs: Sequence[str], *, force: bool) -> None:
-        """Record that the test corpora are about to be read for a winner.
+        """Record that the test corpora are about to be read to measure a winner's model.
 
-        A reading that was killed may be repeated for the same winner and the same corpora.
-
-        Args:
-            winner: whose model is about to be measured.
-            specs: ``FORMAT:PATH`` of each corpus.
-            force: allow a second reading.
+        A reading that was killed may be repeated for the same winner and the same corpora. With
+        ``force`` any other second reading is allowed, too.
 
         Raises:
             StudyConflict: corpora were read before for another winner, or other corpora were read.

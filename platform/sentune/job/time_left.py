@@ -6,7 +6,8 @@ import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -45,9 +46,7 @@ class PlannedWork:
         finals: number of runs of the finals.
         concurrent: number of runs at a time.
         milestones: examples after which a run validates; the last one is its budget.
-        rungs: the milestones at which trials are stopped.
-        share: one in ``share`` trials continues at a rung.
-        keep: smallest number of trials that continue.
+        chances: milestone at which trials are stopped -> share of the trials that continue.
         judged: rows of the development corpora. Until a validation is measured, a row is assumed to
             cost as much as an example of training, which is rather too much.
         reused: whether a run uses the process of an earlier run, as with the inline launcher.
@@ -57,20 +56,9 @@ class PlannedWork:
     finals: int
     concurrent: int
     milestones: tuple[int, ...]
-    rungs: tuple[int, ...] = ()
-    share: int = 3
-    keep: int = 1
+    chances: Mapping[int, float] = field(default_factory=dict)
     judged: int = 0
     reused: bool = True
-
-    @cached_property
-    def chances(self) -> dict[int, float]:
-        """Rung -> share of the trials reaching it that continue."""
-        come, found = float(max(1, self.trials)), {}
-        for rung in self.rungs:
-            found[rung] = min(1.0, max(self.keep, come / self.share) / come)
-            come *= found[rung]
-        return found
 
     def seconds(
         self, costs: Costs, *, seen: int = 0, reported: int = 0, may_stop: bool = False
@@ -78,7 +66,6 @@ class PlannedWork:
         """Return the expected seconds that a run still needs.
 
         Args:
-            costs: of the run.
             seen: examples that it has trained on.
             reported: the last milestone that it has validated at.
             may_stop: whether it may be stopped at a rung.
@@ -95,11 +82,8 @@ class PlannedWork:
 
 
 def trained(run: StoredRun, beat: Beat | None) -> tuple[int, float, list[float]]:
-    """Return the measured work of a run, from its milestones and its newest beat.
-
-    Returns:
-        Number of examples, seconds of training on them, and seconds of each validation.
-    """
+    """Return examples, seconds of training on them, and seconds of each validation of a run, as
+    measured by its milestones and its newest beat."""
     examples, took, validations = 0, 0.0, list[float]()
     spent, before = 0.0, run.record.begun_at
     for at, metrics in sorted(run.record.curve.items()):
@@ -131,9 +115,7 @@ def measured(
     medians, because the first ones take longer.
 
     Args:
-        search, finals: the runs.
         beats: run name -> newest beat.
-        work: the planned runs.
         starts: run name -> seconds until it trained, if observed.
         since: UTC milliseconds at which this driver started. Runs that began earlier are left out
             of the time of a start, because they may have waited for this driver.
@@ -161,14 +143,10 @@ def measured(
 
 
 def shown_left(before: float | None, left: float) -> float:
-    """Return the seconds left to show, which rarely increase.
+    """Return the seconds left to show, which rarely increase; ``before`` are shown now.
 
     A larger estimate replaces the shown one only if it exceeds ``SLOWER`` times that plus
     ``SLACK_SECONDS``: then the machine has become slower, or there is more work.
-
-    Args:
-        before: seconds that are shown; None: nothing yet.
-        left: the new estimate.
     """
     if before is None or left > SLOWER * before + SLACK_SECONDS:
         return left
@@ -202,26 +180,19 @@ class TimeLeft:
     def of_plan(
         cls, config: StudyConfig, space: SearchSpace, plan: Mapping[str, Any], judged: int
     ) -> TimeLeft | None:
-        """Return the estimator of a planned study.
+        """Return the estimator of a planned study with ``judged`` rows of development corpora.
 
-        Args:
-            config, space, plan: of the study.
-            judged: rows of its development corpora.
-
-        Returns:
-            None for a population, whose runs continue from each other's checkpoints.
+        None for a population, whose runs continue from each other's checkpoints.
         """
         if config.population:
             return None
-        median_rule = plan["scheduler"] == "median"  # half of the trials end, at the first rung
+        reached = config.search_scheduler(space).expected(plan["trials"])
         work = PlannedWork(
             trials=plan["trials"],
             finals=plan["finalists"],
             concurrent=plan["concurrent_now"] or plan["concurrent"],
             milestones=config.milestones(space.mode),
-            rungs=tuple(plan["rungs"][:1] if median_rule else plan["rungs"]),
-            share=2 if median_rule else config.eta,
-            keep=max(1, config.finalists),
+            chances={at: reached[then] / reached[at] for at, then in pairwise(reached)},
             reused=config.launched_by == "inline",
             judged=judged,
         )
@@ -285,10 +256,7 @@ class TimeLeft:
 def _laid_out(running: Sequence[float], waiting: Sequence[float], places: int) -> float:
     """Return the seconds until all runs end, if each waiting run takes the first free place.
 
-    Args:
-        running: seconds left of each active run.
-        waiting: seconds that each other run needs, in the order of their starts.
-        places: number of runs at a time.
+    ``running`` and ``waiting`` are the seconds that each active and each other run still needs.
     """
     ends = [*running, *(0.0 for _ in range(places - len(running)))]
     heapq.heapify(ends)

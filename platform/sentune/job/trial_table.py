@@ -42,13 +42,11 @@ def trials_table(
 
     Args:
         trials: in the order of the rows.
-        metrics: names of the metrics that are shown.
-        varied: names of the settings that are shown.
+        metrics, varied: names of the metrics and settings that are shown.
         width: width of the terminal, to which settings are cut; None: they are shown in full. From
             ``WIDE`` on, the reason of a trial's end is shown.
         alive: whether a driver is running, so that trials can be in progress.
         best: number of the trial that is highlighted.
-        style: of the table.
     """
     gpus = any(trial.gpu_seconds for trial in trials)
     wide = (width or 0) >= WIDE and any(trial.reason or trial.source for trial in trials)
@@ -63,9 +61,8 @@ def trials_table(
         spent = [f"{trial.examples:,}", clock(trial.seconds)]
         spent += [f"{trial.gpu_seconds / 3600:.2f}"] if gpus else []
         shown = {name: trial.settings[name] for name in varied if name in trial.settings}
-        settings = Text(str(without_credentials(short(shown))))
-        if width is not None:
-            settings.no_wrap, settings.overflow = True, "ellipsis"
+        cut: dict[str, Any] = {} if width is None else {"no_wrap": True, "overflow": "ellipsis"}
+        settings = Text(str(without_credentials(short(shown))), **cut)
         source = f"from {trial.source}" if trial.source else ""
         reasons = []
         if wide:
@@ -73,22 +70,20 @@ def trials_table(
             reasons = [Text(reason, "default" if trial.state is TrialState.FAILED else "dim")]
         elif source:
             settings.append(f"\n{source}", "dim")
-        state = Text(*marked(trial.state, alive=alive))
-        style_of_row = "bold" if trial.id == best else None
-        table.add_row(str(trial.id), state, *scores, *spent, settings, *reasons, style=style_of_row)
+        state, style_of = (
+            Text(*marked(trial.state, alive=alive)),
+            "bold" if trial.id == best else "",
+        )
+        table.add_row(str(trial.id), state, *scores, *spent, settings, *reasons, style=style_of)
     return table
 
 
 def finalists_table(
     finalists: Sequence[FinalistRecord], metric: str, winner: int | None = None, **style: Any
 ) -> Table:
-    """Return a table with one row per finalist: mean, and the value of each seed.
+    """Return a table with one row per finalist: mean of a metric, and its value of each seed.
 
-    Args:
-        finalists: in the order of the rows.
-        metric: that is shown.
-        winner: index of the finalist that is marked as the winner.
-        style: of the table.
+    The finalist with the index ``winner`` is marked.
     """
     table = plain_table("finalist", metric, "seeds", Column("values", overflow="fold"), **style)
     for place, finalist in enumerate(finalists):
@@ -120,10 +115,8 @@ def in_words(run: StoredRun, beat: Beat | None, budget: int) -> str:
         return f"{called(run)} starting"
     if beat.waits:
         return f"{called(run)} waiting for {beat.waits}"
-    parts = [
-        f"{called(run)} {_phase(beat)}",
-        f"{_seen(run, beat, budget):,} of {budget:,} examples",
-    ]
+    examples = f"{_seen(run, beat, budget):,} of {budget:,} examples"
+    parts = [f"{called(run)} {_phase(beat)}", examples]
     if beat.loss is not None:
         parts.append(f"loss {beat.loss:.4g}")
     if beat.rate and beat.phase == "training":
@@ -175,7 +168,6 @@ def bars_table(
     """Return a table with one bar per active run: phase, examples, loss, speed and time left.
 
     Args:
-        runs: the active runs.
         beats: run name -> newest beat.
         left: run name -> estimated seconds left; runs without an estimate are missing.
         budget: examples of a run.

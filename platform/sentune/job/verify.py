@@ -244,19 +244,17 @@ def _finalist(finalist: Mapping[str, Any], study: StudySnapshot) -> str:
     Empty if there is none.
     """
     runs = {
-        run.seed: run.record.metrics
+        run.seed: run.record
         for run in study.finals
         if run.trial == finalist["trial"] and run.record.state is TrialState.COMPLETE
     }
+    named = {seed: runs[seed] for seed in finalist["seeds"] if seed in runs}
+    stored = FinalistRecord.of(named, trial=finalist["trial"], settings={}).metrics
     for name, over in finalist["metrics"].items():
-        seeds = [runs.get(seed, {}) for seed in finalist["seeds"]]
-        values = [metrics[name] for metrics in seeds if name in metrics]
-        if not values or values != over["values"]:
+        found = stored.get(name)
+        if found is None or found.values != over["values"]:
             return str(name)
-        found = Spread.of(values)
-        if not np.allclose(
-            [found.mean, found.sd], [over["mean"], over["sd"]], rtol=1e-9, atol=1e-12
-        ):
+        if not np.allclose([found.mean, found.sd], [over["mean"], over["sd"]], 1e-9, 1e-12):
             return str(name)
     return ""
 

@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -66,17 +67,13 @@ class Refused(SentuneError):
     """Raised for content that can never be sent to MLflow."""
 
 
+@dataclass
 class Refusals:
-    """Content that a server will never accept: logged once and not sent again.
+    """Content that a server, named by its URI, will never accept: logged once, not sent again."""
 
-    Args:
-        server: its URI, for the log.
-    """
-
-    def __init__(self, server: str) -> None:
-        self._server = server
-        self._hashes: set[str] = set()
-        self._doubts: Counter[str] = Counter()
+    server: str
+    _hashes: set[str] = field(default_factory=set, init=False)
+    _doubts: Counter[str] = field(default_factory=Counter, init=False)
 
     def __contains__(self, content: Any) -> bool:
         return bool(self._hashes) and digest_of(content) in self._hashes
@@ -84,7 +81,7 @@ class Refusals:
     def add(self, content: Any, error: Exception) -> None:
         """Record refused content, and log it."""
         self._hashes.add(digest_of(content))
-        where, why, what = without_credentials([self._server, str(error), str(content)])
+        where, why, what = without_credentials([self.server, str(error), str(content)])
         log.warning(
             "%s refuses part of the study, which is not sent again: %s (%s)", where, why, what[:200]
         )

@@ -34,13 +34,10 @@ PACKAGES = (
 def lineage(command: list[str] | None = None) -> dict[str, Any]:
     """Return git commit, package versions, Python, platform and command line, without credentials.
 
-    Args:
-        command: the words of the command line; None: those of this process.
-
-    Returns:
-        ``{"git": {"commit", "branch", "dirty"}, "packages": {name: version}, "python",
-        "platform", "command"}``, without ``git`` if the code is not in a git checkout, and without
-        packages that are not installed.
+    The result is ``{"git": {"commit", "branch", "dirty"}, "packages": {name: version}, "python",
+    "platform", "command"}``, without ``git`` if the code is not in a git checkout, and without
+    packages that are not installed. ``command`` has the words of the command line; None: those of
+    this process.
     """
     versions: dict[str, str] = {}
     for name in PACKAGES:
@@ -52,8 +49,7 @@ def lineage(command: list[str] | None = None) -> dict[str, Any]:
         "platform": platform.platform(),
         "command": shlex.join(sys.argv if command is None else command),
     }
-    git = git_state(Path(sentune.__file__).parent)
-    if git is not None:
+    if (git := git_state(Path(sentune.__file__).parent)) is not None:
         found["git"] = git
     clean: dict[str, Any] = without_credentials(found)
     return clean

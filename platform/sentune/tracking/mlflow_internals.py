@@ -25,11 +25,7 @@ PLACES = (
 def move_artifacts(tracking_uri: str, experiments: str, root: str) -> list[str]:
     """Change the locations of a database's artifacts to the URI ``root``, in one transaction.
 
-    Args:
-        tracking_uri: of the database.
-        experiments: prefix of the names of the experiments whose locations are compared to
-            ``root``.
-        root: where the artifacts are now.
+    Those of the experiments whose names start with ``experiments`` are compared to ``root``.
 
     Returns:
         The locations that were replaced.

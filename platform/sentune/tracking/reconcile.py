@@ -48,12 +48,7 @@ Item = tuple[str, Any]
 class Server:
     """One connection to MLflow, with the state of a study's runs on the server.
 
-    Do not use it after an error.
-
-    Args:
-        client: MLflow's client.
-        runs: of the study.
-        refusals: content that is not sent; shared with later connections.
+    Do not use it after an error. ``refusals`` are shared with later connections.
     """
 
     def __init__(self, client: Any, runs: StudyRuns, refusals: Refusals) -> None:
@@ -67,8 +62,6 @@ class Server:
         """Update MLflow to the state of a snapshot and a summary.
 
         Args:
-            study: a snapshot of the study's store.
-            summary: of the driver.
             work: the study's local folder with report and artifacts.
             registered: name of the registered model.
 

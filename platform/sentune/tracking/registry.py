@@ -39,8 +39,7 @@ def publish(
         run: that the version belongs to.
         folder: of the model.
         name: of the registered model.
-        description: of the version.
-        tags: of the version.
+        description, tags: of the version.
     """
     from sentune.training.model import CARD_FILE, MANIFEST  # it imports torch
 
@@ -76,10 +75,8 @@ def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
     It is the registered folder if that is on this machine, else a copy in the user's cache, which
     is downloaded once.
 
-    Args:
-        address: of the model.
-        tracking_uri: MLflow's server or database; None: ``MLFLOW_TRACKING_URI``, else the database
-            in ``studies``.
+    ``tracking_uri`` is MLflow's server or database; None: ``MLFLOW_TRACKING_URI``, else the
+    database in ``studies``.
 
     Raises:
         InvalidValue: there is no such model, alias or version, or its files have changed.
@@ -100,7 +97,8 @@ def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
         folder = Path(unquote(parts.path))
     else:
         folder = _downloaded(source, uri, version.name, content or f"v{version.version}")
-    folder = _model_in(folder)
+    if (folder / "MLmodel").is_file():  # else the version is an older one
+        folder = next((folder / "data").iterdir())
     if content and digest(folder) != content:
         fix = f"{folder} has changed since it was registered; load the model folder of its study"
         raise InvalidValue("model", address, fix)
@@ -114,10 +112,8 @@ def _as_python_function(folder: Path, wrapped: Path) -> Path:
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 
-    columns: list[Any] = [
-        ColSpec("string", "sentence"),
-        ColSpec("string", "other", required=False),
-    ]
+    other = ColSpec("string", "other", required=False)
+    columns: list[Any] = [ColSpec("string", "sentence"), other]
     output = ParamSpec("output", "string", "embeddings")
     example = pd.DataFrame({"sentence": ["A poodle runs."], "other": ["A dog runs."]})
     packages = ("sentune", "torch", "transformers", "pandas")
@@ -130,11 +126,6 @@ def _as_python_function(folder: Path, wrapped: Path) -> Path:
         pip_requirements=[f"{name}=={metadata.version(name)}" for name in packages],
     )
     return wrapped
-
-
-def _model_in(folder: Path) -> Path:
-    """Return the model folder in a registered folder, or that folder itself in older versions."""
-    return next((folder / "data").iterdir()) if (folder / "MLmodel").is_file() else folder
 
 
 def _found(client: Any, address: str, match: re.Match[str]) -> Any:

@@ -75,13 +75,9 @@ class RunContent:
 def run_content(run: StoredRun, *, tables: bool, varied: Collection[str]) -> RunContent:
     """Return the content of a run of the search or of the finals.
 
-    Settings that differ between trials are params, so that MLflow's tables and plots show these.
-    The others are tags, ``setting.NAME``.
-
-    Args:
-        run: of the search or of the finals.
-        tables: whether it has a ``readouts.json``.
-        varied: names of the settings that differ between trials.
+    Settings that differ between trials (``varied``) are params, so that MLflow's tables and plots
+    show these. The others are tags, ``setting.NAME``. ``tables`` is whether the run has a
+    ``readouts.json``.
     """
     record, over = run.record, run.ended is not None
     traced = (LOSS, SPEED) if run.trace else ()
@@ -161,12 +157,7 @@ def study_content(study: StudySnapshot, summary: StudySummary, registered: str) 
     """Return the content of the study's own run.
 
     Its metrics ``trials/OBJECTIVE`` have the value of each trial, with the trial's number as step.
-    Test corpora are tags.
-
-    Args:
-        study: a snapshot of the study's store.
-        summary: of the driver.
-        registered: name of the registered model.
+    Test corpora are tags. ``registered`` is the name of the registered model.
     """
     corpora = {
         role: {name: corpus[name] for name in ("spec", "fingerprint", "rows") if name in corpus}
@@ -216,8 +207,7 @@ def study_content(study: StudySnapshot, summary: StudySummary, registered: str) 
 def _end_figures(summary: StudySummary) -> dict[str, float]:
     """Return the metrics of a study that has ended: cost, winner over seeds, test and baselines."""
     figures = {f"spent/{name}": value for name, value in asdict(summary.spent).items()}
-    winner = winner_of(summary)
-    if winner is not None:
+    if (winner := winner_of(summary)) is not None:
         figures |= {f"test/{name}": value for name, value in summary.test.items()}
         figures |= {f"baseline/{name}": value for name, value in summary.baselines.items()}
         for name, over in winner.metrics.items():
@@ -270,13 +260,10 @@ def _lineage_tags(lineage: Mapping[str, Any]) -> dict[str, Any]:
 def describe(summary: StudySummary, address: str) -> str:
     """Describe a study in Markdown: its finding in the first line, then the report's summary.
 
-    Args:
-        summary: of the study.
-        address: of the registered model.
+    ``address`` is that of the registered model.
     """
     seen, winner = View(summary=summary), winner_of(summary)
-    against = seen.against_rules
-    first = " ".join([finding(seen), *([against.text] if against is not None else [])])
+    against = f" {seen.against_rules.text}" if seen.against_rules is not None else ""
     sections = [Section("summary", "Summary", [block for block in overview(seen)[1:] if block])]
     if winner is not None:
         values = winner.settings | {f"{n} (read out)": v for n, v in winner.readouts.items()}
@@ -289,7 +276,7 @@ def describe(summary: StudySummary, address: str) -> str:
         sections.append(Section("winner", f"Winner: trial {winner.trial}, {again}", blocks))
     subtitle = f"{summary.method}, selected by {summary.objective}"
     page = StudyReport(summary.study, summary.state, subtitle, sections)
-    return f"{first}\n\n{to_markdown(page)}"
+    return f"{finding(seen)}{against}\n\n{to_markdown(page)}"
 
 
 def winner_of(summary: StudySummary) -> FinalistRecord | None:

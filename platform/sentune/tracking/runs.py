@@ -53,13 +53,9 @@ class Run:
         return len(self.params) + len(self.metrics) + len(self.points)
 
     def put(self, client: Any, place: str, digest: str, send: Callable[[], object]) -> None:
-        """Upload artifacts unless the server has their digest already.
+        """Upload artifacts with ``send``, unless the server has their digest already.
 
-        Args:
-            client: MLflow's client.
-            place: path among the run's artifacts.
-            digest: of the content.
-            send: uploads the content.
+        ``place`` is their path among the run's artifacts.
 
         Raises:
             ConnectionError: the run was deleted.
@@ -87,7 +83,6 @@ class StudyRuns:
     """Finds and creates the runs of a study.
 
     Args:
-        client: MLflow's client.
         artifact_root: URI of the artifacts of a new experiment; None: the server's default.
         study: its name.
         identity: distinguishes it from other studies of the same name.
@@ -139,10 +134,10 @@ class StudyRuns:
 
     def drop_doubles(self) -> None:
         """Delete empty duplicates of runs, which a slow server may create after a timeout."""
-        for key, runs in self._stored().items():
-            for double in runs:
-                meant = self._runs.get(key)
-                if meant is not None and double.id != meant.id and not double.size:
+        stored = self._stored()
+        for key, meant in self._runs.items():
+            for double in stored[key]:
+                if double.id != meant.id and not double.size:
                     self._client.delete_run(double.id)
 
     def _stored(self) -> dict[RunKey, list[Run]]:
@@ -239,9 +234,7 @@ def upload(client: Any, run: Run, path: Path, folder: str) -> None:
 def digest(path: Path, without: Collection[str] = ()) -> str:
     """Return the SHA-256 of a file's content, or of the names and contents of a folder's files.
 
-    Args:
-        path: of the file or folder.
-        without: names of files of the folder that are left out.
+    Files of the folder with a name in ``without`` are left out.
 
     Raises:
         Refused: the path does not exist, or has a pickle.

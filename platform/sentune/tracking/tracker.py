@@ -47,7 +47,6 @@ class Tracker:
     Methods do not wait for the server, except ``flush`` and ``close``, which makes the last pass.
 
     Args:
-        study: its name.
         storage: folder or URI of all studies.
         tracking_uri: MLflow's server or database; None: the database in the storage.
         machine: called with ``tracking_uri``, returns the monitor of the driver's machine; None:
@@ -118,11 +117,7 @@ class Tracker:
         self.notify()
 
     def flush(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for a successful pass after this call.
-
-        Returns:
-            Whether there was one.
-        """
+        """Return whether a pass after this call succeeds within ``timeout`` seconds."""
         with self._changed:
             self._hurry = True
             self.notify()

@@ -58,6 +58,7 @@ class JobFamily(ABC):
     """A job of one family of methods; ``sentune.job.run`` calls its methods in the order below.
 
     Attributes:
+        given: options and space as given, for ``study.json``.
         method: the method's class.
         space: the search space, narrowed by the user's options.
         config: of the study; ``prepare`` may change it.
@@ -70,6 +71,7 @@ class JobFamily(ABC):
 
     prefer: ClassVar[Kind | None] = Kind.SCORED_PAIRS
     builtin: tuple[str, ...] = ()
+    given: tuple[StudyOptions, SearchSpace]
     method: type[GradientMethod] | type[ClosedForm]
     space: SearchSpace
     config: StudyConfig
@@ -79,6 +81,7 @@ class JobFamily(ABC):
 
     def __init__(self, options: Any, space: SearchSpace) -> None:
         check_tasks(options)
+        self.given = options, space
         self.options: Any = read_corpora_of(options)
         self.space, self.config = self.requested(space)
 
@@ -109,9 +112,7 @@ class JobFamily(ABC):
     def configured(self, space: SearchSpace, **others: Any) -> StudyConfig:
         """Return the study's configuration, made from the options of the same names.
 
-        Args:
-            space: narrowed by the options.
-            others: values of fields, which replace those of the options.
+        The values in ``others`` replace those of the options.
         """
         options = self.options
         asked = {
@@ -168,11 +169,7 @@ class JobFamily(ABC):
         return ship(str(folder), self.cache_uri and f"{self.cache_uri}/encoders")
 
     def maker(self, max_length: int = 0) -> InputMaker:
-        """Return a maker of prepared corpora and tokens in the cache.
-
-        Args:
-            max_length: tokens per sentence.
-        """
+        """Return a maker of prepared corpora and of tokens, ``max_length`` a sentence."""
         return InputMaker(
             max_length=max_length,
             cache=self.cache,
@@ -270,9 +267,7 @@ class JobFamily(ABC):
     def first_spec(self, handles: Sequence[Opens], examples: int) -> TrialSpec:
         """Return the spec of the first configuration, for a run in this process without Ray.
 
-        Args:
-            handles: of the training corpora.
-            examples: budget of the run.
+        ``handles`` are of the training corpora, and ``examples`` is the budget of the run.
         """
         make_spec = self.spec_maker(hold=Held, handles=handles)
         settings: dict[str, Any] = first_configuration(searched(self.config, self.space))
@@ -297,39 +292,30 @@ class JobFamily(ABC):
         """
 
     def checkpoint_bytes(self) -> int:
-        """Return the bytes of a checkpoint of the first configuration.
-
-        It is 0 if they are few, or unknown before ``prepare``.
-        """
+        """Return the bytes of a first checkpoint; 0 if few, or unknown before ``prepare``."""
         return 0
 
     @property
     def test(self) -> tuple[str, ...]:
         """``--test``, or the built-in test corpora if the other corpora are built in."""
-        own = [spec for spec in self.options.corpora if not spec.startswith("builtin:")]
-        if self.options.test or own or self.options.dev:
-            given: tuple[str, ...] = self.options.test
-            return given
+        options: StudyOptions = self.options
+        own = [spec for spec in options.corpora if not spec.startswith("builtin:")]
+        if options.test or own or options.dev:
+            return options.test
         return tuple(f"{name}?split=test" for name in self.builtin)
 
     def word_averages(self) -> Callable[[Sequence[str]], Tensor] | None:
-        """Return a function from N sentences to averages of their untrained word vectors, [N, D].
-
-        None if the job has no word vectors.
-        """
+        """Return a function from N sentences to averages of their untrained word vectors, [N, D],
+        or None if the job has no word vectors."""
         return None
 
     @abstractmethod
     def export(
         self, best: FinalistRecord | TrialRecord, checkpoint: Path, folder: Path, card: Card
     ) -> None:
-        """Write the winner's model into a local folder.
+        """Write the winner's model, from the checkpoint of its best seed, into a local folder.
 
-        Args:
-            best: the winner.
-            checkpoint: of its best seed.
-            folder: to write into.
-            card: sections of the model card; empty for a model that is only evaluated.
+        ``card`` is empty for a model that is only evaluated.
         """
 
 

@@ -65,6 +65,7 @@ class ClosedFormFamily(JobFamily):
         else:
             space = replace(space, fixed={VECTORS: first, **space.fixed})
         others = self.method.settings_type.model_fields
+        space.check_names(others, (self.method.axis,))
 
         def typed(name: str, text: str) -> Value:
             value: Value = getattr(closed_form_settings(space.method, {name: text}), name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from rich.console import Console
 
@@ -52,8 +53,10 @@ class SentenceFamily(TrainedFamily):
         super().check()
         if self.folder:  # a built-in encoder has a [CLS]
             tokenizer = load_tokenizer(self.folder)
-            for pooling in self._poolings():
-                tokenizer.check_pooling(pooling)
+            fixed = Choice(self.space.fixed.get("pooling", "cls"))
+            poolings: Any = self.space.settings.get("pooling", fixed)
+            for pooling in poolings.values:
+                tokenizer.check_pooling(str(pooling))
         if (named := self.options.references) is not None:
             check_opens(named, kind_of_references(named))
 
@@ -69,12 +72,6 @@ class SentenceFamily(TrainedFamily):
             source = source or self.sources["corpus"]
             self.references = References.sample(source, self._counts(), self.options.seed)
         return inputs
-
-    def _poolings(self) -> tuple[str, ...]:
-        searched = self.space.settings.get("pooling")
-        if isinstance(searched, Choice):
-            return tuple(str(value) for value in searched.values)
-        return (str(self.space.fixed.get("pooling", "cls")),)
 
     def _counts(self) -> list[int]:
         """Return all numbers n of references that are needed, in ascending order.

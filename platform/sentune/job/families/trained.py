@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,7 @@ from sentune.training.model import export_checkpoint
 from sentune.training.recipes import recipe_of
 from sentune.training.recipes.intersent import ENCODER
 from sentune.training.settings import TrainingSettings, check_budget, refuse_unknown, split
-from sentune.training.trial import Opens, Program, TrialSpec
+from sentune.training.trial import Opens, Program
 
 PROBED_ROWS = 20_000
 """Rows of a corpus that a probe reads, rounded up to whole shards."""
@@ -74,6 +76,7 @@ class TrainedFamily(JobFamily):
             return value
 
         refuse_unknown(_without_weights(space.settings), known, method.title)
+        space.check_names(known, method.readouts)
         left = space.narrow(options.narrowing, known, method.readouts, typed)
         split(_without_weights(left.fixed), method)
         if "max_length" in left.settings:
@@ -136,11 +139,7 @@ class TrainedFamily(JobFamily):
         return [*super().manifests(), *tokens]
 
     def check_batch(self, rows: int) -> None:
-        """Refuse a corpus with fewer rows than the largest batch, or a budget below the smallest.
-
-        Raises:
-            InvalidValue: names the batch size and the number of rows, or ``--max-examples``.
-        """
+        """Raise ``InvalidValue`` if the corpus is too small for a batch, or the budget."""
         smallest = min(batch_sizes(self.space)) or self.training.batch_size
         check_budget(self.config.max_examples, smallest)
         largest = max(batch_sizes(self.space))
@@ -192,23 +191,19 @@ class TrainedFamily(JobFamily):
         return {**super().fingerprints(), "encoder": self._shipped.digest}
 
     def probe(self, seconds: float) -> Probe:
-        spec = self._local_spec()
+        handles = [Held(SharedSource(_first_shards(t).load())) for t in self.inputs.tokens]
+        spec = self.first_spec(handles, self.config.max_examples)
         _, training = split(spec.settings, self.method)
-        found = probe_training(
-            spec,
-            batch_size=training.batch_size,
-            seconds=seconds,
-            gpu=bool(self.config.gpus_per_worker),
-        )
+        gpu = bool(self.config.gpus_per_worker)
+        found = probe_training(spec, batch_size=training.batch_size, seconds=seconds, gpu=gpu)
         return replace(found, rung_share=self._rung_share)
 
     @property
     def _rung_share(self) -> float:
         """Share of dev's rows that trials are validated on at rungs."""
-        sizes = [corpus.table.num_rows for corpus in self.dev]
+        sizes: list[int] = [corpus.table.num_rows for corpus in self.dev]
         most = self.config.rows_at_rungs or max(sizes)
-        share: float = sum(min(size, most) for size in sizes) / sum(sizes)
-        return share
+        return sum(min(size, most) for size in sizes) / sum(sizes)
 
     def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
         return Probe(
@@ -232,10 +227,6 @@ class TrainedFamily(JobFamily):
     def _checkpoint_bytes(self) -> int:
         handles = [Held(None)] * len(self.options.corpora)
         return checkpoint_size(self.first_spec(handles, self.config.max_examples))
-
-    def _local_spec(self) -> TrialSpec:
-        handles = [Held(SharedSource(_first_shards(t).load())) for t in self.inputs.tokens]
-        return self.first_spec(handles, self.config.max_examples)
 
     def export(
         self, best: FinalistRecord | TrialRecord, checkpoint: Path, folder: Path, card: Card
@@ -282,10 +273,7 @@ def _without_weights(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _first_shards(tokens: TokenFolder) -> TokenFolder:
-    count, rows = 0, 0
-    while count < len(tokens.shards) and rows < PROBED_ROWS:
-        rows += tokens.shards[count]
-        count += 1
+    count = 1 + bisect_left([*accumulate(tokens.shards)], PROBED_ROWS)
     return replace(tokens, shards=tokens.shards[:count])
 
 

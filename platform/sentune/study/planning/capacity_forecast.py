@@ -73,9 +73,8 @@ def forecast(
 ) -> CapacityForecast:
     """Return the forecast of a cluster's growth under a plan.
 
-    Args:
-        probe: measured speed of a trial; None if it is unknown.
-        prices: name of the node type -> dollars per hour of one node.
+    ``probe`` is None if the speed of a trial is unknown. ``prices`` has, for a node type, the
+    dollars per hour of one node.
     """
     stages = tuple(_stages(plan, config, cluster, probe))
     hours = None if probe is None else _node_hours(stages, cluster)

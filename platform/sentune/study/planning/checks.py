@@ -88,10 +88,9 @@ def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
 def check_database(
     address: str | None, option: str = "--optuna", statement: str = "SELECT 1"
 ) -> None:
-    """Check that a database answers and accepts a transaction.
+    """Check that the database of an option answers and accepts a transaction.
 
     Args:
-        option: option with the address.
         statement: statement to execute and roll back; not executed in a SQLite file.
 
     Raises:
@@ -126,8 +125,7 @@ def _begin(url: URL, statement: str) -> None:
             why = f"nothing answers at {url.host}:{port} ({error})"
             raise ConnectionError(why) from error
     if url.get_backend_name() != "sqlite" or not url.database:
-        engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
-        with engine.connect() as connection:
+        with sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool).connect() as connection:
             connection.execute(sqlalchemy.text(statement))  # rolled back at the end
         return
     file = Path(url.database)

@@ -42,6 +42,7 @@ from sentune.study.planning.checks import (
 )
 from sentune.study.planning.connect import ANSWER_SECONDS, join, silent_head, token
 
+RAY_FIX = "install requirements.lock on both sides"
 START_FIX = "start it (ray up cluster.yaml), or name its head with --address HOST:6379"
 
 PATIENCE = 120.0
@@ -91,7 +92,7 @@ def joined(address: str) -> list[Finding]:
     except (ConnectionError, RuntimeError, AuthenticationError) as error:
         words = " ".join(str(error).split())
         if "ersion mismatch" in words:
-            refusal = Finding("Ray", words, "install requirements.lock on both sides")
+            refusal = Finding("Ray", words, RAY_FIX)
         elif address == "auto" and "token" not in words:
             return [Finding("reachable", f"no cluster runs on this machine ({words})", START_FIX)]
         else:
@@ -99,10 +100,8 @@ def joined(address: str) -> list[Finding]:
             refusal = Finding("authentication", why, TOKEN_FIX)
         return [Finding("reachable", address), refusal]
     reached, url = Finding("reachable", context.address_info["gcs_address"]), context.dashboard_url
-    if not url:
-        return [reached, Finding("dashboard", "none")]
-    if urlsplit(f"//{url}").hostname in LOOPBACK:
-        return [reached, Finding("dashboard", f"{url}, on loopback")]
+    if not url or urlsplit(f"//{url}").hostname in LOOPBACK:
+        return [reached, Finding("dashboard", f"{url}, on loopback" if url else "none")]
     fix = "start the head with --dashboard-host=127.0.0.1"
     return [reached, Finding("dashboard", f"{url}, on an open address", fix)]
 
@@ -123,16 +122,16 @@ def from_within(address: str, places: Mapping[str, str | None]) -> tuple[list[Fi
 
 def job_server(address: str) -> list[Finding]:
     """Return the findings on a job server, ``http://HOST:8265``, without joining its cluster."""
-    version = f"{address.rstrip('/')}/api/version"
+    url = f"{address.rstrip('/')}/api/version"
     reached = Finding("reachable", address)
     try:
-        status, _ = http_answer(version, patience=ANSWER_SECONDS)
+        status, _ = http_answer(url, patience=ANSWER_SECONDS)
         if status == 200:
             fix = "export RAY_AUTH_MODE=token before ray start, on every node"
             trouble = "the job server answers without a token"
             return [reached, Finding("authentication", trouble, fix)]
         having = {"Authorization": f"Bearer {token()}"}
-        status, answer = http_answer(version, having, patience=ANSWER_SECONDS)
+        status, answer = http_answer(url, having, patience=ANSWER_SECONDS)
     except OSError as error:
         fix = "forward its port: ray dashboard cluster.yaml, or ssh -L 8265:127.0.0.1:8265 HEAD"
         return [Finding("reachable", f"nothing answers at {address} ({error})", fix)]
@@ -142,11 +141,9 @@ def job_server(address: str) -> list[Finding]:
     if status != 200:
         trouble = "the job server does not accept this machine's token"
         return [reached, Finding("authentication", trouble, TOKEN_FIX)]
-    found, here = str(json.loads(answer)["ray_version"]), ray.__version__
-    ray_version = Finding("Ray", found)
-    if found != here:
-        fix = "install requirements.lock on both sides"
-        ray_version = Finding("Ray", f"{found}, here {here}", fix)
+    version, ray_version = str(json.loads(answer)["ray_version"]), Finding("Ray", ray.__version__)
+    if version != ray.__version__:
+        ray_version = Finding("Ray", f"{version}, here {ray.__version__}", RAY_FIX)
     return [reached, Finding("authentication", "with the token, and not without"), ray_version]
 
 
@@ -218,7 +215,6 @@ def inspected(known: NodeAnswer, driver: Code, places: Mapping[str, str]) -> Nod
 
     Args:
         known: fields of the answer that the driver knows.
-        driver: code of the driver.
         places: ``storage`` (the file that the driver wrote there), ``Optuna`` and ``tracking`` ->
             address, as far as this node checks it.
     """
@@ -298,13 +294,11 @@ def tracking_trouble(uri: str) -> str:
     try:
         status, _ = http_answer(search, patience=MLFLOW_PATIENCE)
         if status < 400:
-            return (
-                "" if on_loopback(uri) else "it needs no password, so anyone who reaches it gets in"
-            )
+            open_to_all = "it needs no password, so anyone who reaches it gets in"
+            return "" if on_loopback(uri) else open_to_all
         if status not in (401, 403):
             return f"it answers with status {status}"
-        known = credentials()
-        if known is None:
+        if (known := credentials()) is None:
             return "it asks for a user and password, and ~/.mlflow/credentials has none"
         having = {"Authorization": f"Basic {base64.b64encode(known).decode()}"}
         status, _ = http_answer(search, having, patience=MLFLOW_PATIENCE)

@@ -199,9 +199,8 @@ def _trials_held(config: StudyConfig, nodes: Sequence[Node]) -> int:
 def _does_not_fit(config: StudyConfig, nodes: Sequence[Node]) -> PlanError:
     """Return the error if no trial fits on these machines."""
     low, gpus = config.worker_range[0], config.gpus_per_worker
-    most = max(node.gpus for node in nodes)
     workers = sum(node.holds(gpus) for node in nodes)
-    if gpus > most:
+    if gpus > (most := max(node.gpus for node in nodes)):
         less = f"give {most:g} or less" if most else "leave it out"
         fix = f"the largest machine has {most:g} GPUs; {less}"
         return PlanError("--gpus-per-worker", gpus, fix)
@@ -219,9 +218,7 @@ def estimate(plan: Plan, config: StudyConfig, probe: Probe) -> Estimate:
     workers, _ = config.worker_range
     search, full = _run_hours(plan, config, probe)
     held = (search + plan.finalists * full) * workers
-    hours_now = None
-    if plan.concurrent_now:
-        hours_now = sum(stage_hours(plan, config, probe, plan.concurrent_now))
+    now = plan.concurrent_now
     basis = [probe.basis]
     if workers > 1:
         basis.append(f"{workers} workers are assumed to train {workers} times as fast")
@@ -229,7 +226,7 @@ def estimate(plan: Plan, config: StudyConfig, probe: Probe) -> Estimate:
         basis.append("a GPU trains faster than this CPU, so this is an upper bound")
     return Estimate(
         hours=sum(stage_hours(plan, config, probe, plan.concurrent)),
-        hours_now=hours_now,
+        hours_now=sum(stage_hours(plan, config, probe, now)) if now else None,
         gpu_hours=held * config.gpus_per_worker,
         cpu_hours=held * WORKER_CPUS,
         checkpoint_bytes=probe.checkpoint_bytes,
@@ -273,5 +270,4 @@ def bytes_bound(checkpoint_bytes: int, plan: Plan, config: StudyConfig) -> int:
 
 def most_waiting(config: StudyConfig) -> int:
     """Return the most stopped trials that may continue, at any moment."""
-    rungs = config.scheduling("max")
-    return 0 if config.population else rungs.most_waiting(config.trials)
+    return 0 if config.population else config.scheduling("max").most_waiting(config.trials)

@@ -37,7 +37,6 @@ def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float, gpu: boo
 
     Args:
         spec: first configuration, with data in this process.
-        batch_size: batch size of the spec's settings.
         seconds: most seconds of the probe; what is measured by then counts.
         gpu: whether to train on this machine's GPU, if there is one.
 

@@ -213,7 +213,7 @@ def compare(
         return "", {}
     winner, metric = finalists[0].trial, objective.metric
     if len(finalists) == 1:
-        verdict = f"Trial {winner} is the only finalist; there is none to compare it with."
+        verdict = f"Trial {winner} is the only finalist; a comparison needs two."
         unknown = dict.fromkeys(("runner_up", "difference", "interval", "p"))
         return verdict, {"winner": winner, "metric": metric, "seeds": [], **unknown, "test": ""}
     other = finalists[1].trial

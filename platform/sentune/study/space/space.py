@@ -67,8 +67,9 @@ class SearchSpace:
         fixed: settings with one value.
         narrowed_names: settings that a user has narrowed; named grids respect them.
         tried: points to try before all others.
-        suited: class of the encoder and examples of a trial to which first points are adapted;
-            None: no start is tried, and the published point is not adapted.
+        suited: class of the encoder (``ENCODERS``, or any other text for none of them) and examples
+            of a full trial, to which first points are adapted; None: no start is tried, and the
+            published point is not adapted.
         history: name of an earlier study -> its best point, tried after ``tried``.
     """
 
@@ -100,6 +101,30 @@ class SearchSpace:
         settings, conditions = settled(self.settings, self.fixed, self.conditions)
         object.__setattr__(self, "settings", settings)
         object.__setattr__(self, "conditions", conditions)
+
+    def check_names(self, parameters: Collection[str], readouts: Sequence[Readout]) -> None:
+        """Check the names in ``published``, ``live``, ``starts`` and ``readouts``.
+
+        Args:
+            parameters: all settings of the method and its training.
+            readouts: of the method.
+
+        Raises:
+            InvalidValue: a name is unknown; names the field and the known names.
+        """
+        known = sorted({*parameters, *self.settings, *self.fixed})
+        points = {f"starts[{kind}]": (point, known) for kind, point in self.starts.items()}
+        fields: dict[str, tuple[Collection[str], Sequence[str]]] = {
+            "published": (self.published, known),
+            "live": (self.live, known),
+            "starts": (self.starts, list(ENCODERS)),
+            **points,
+            "readouts": (self.readouts, [readout.name for readout in readouts]),
+        }
+        for field_name, (names, allowed) in fields.items():
+            for name in sorted(set(names).difference(allowed)):
+                fix = f"known names are {', '.join(allowed) or 'none'}"
+                raise InvalidValue(f"SearchSpace.{field_name}", name, fix)
 
     @property
     def size(self) -> int | None:
@@ -276,12 +301,7 @@ class SearchSpace:
         return found
 
     def for_trials(self, encoder: str, examples: int) -> SearchSpace:
-        """Return the space with first points adapted to an encoder and a trial's budget.
-
-        Args:
-            encoder: class of the encoder in ``ENCODERS``; any other text for none of them.
-            examples: examples of a full trial.
-        """
+        """Return the space with first points adapted to an encoder and a trial's budget."""
         return replace(self, suited=(encoder, examples))
 
     def first_points(self) -> list[dict[str, Value]]:
@@ -414,13 +434,12 @@ class SearchSpace:
             if isinstance(dimension, Uniform):
                 fix = f"{name} is a range; choose values with --set {name}=a,b,c or give grid:NAME"
                 raise InvalidValue("--sampler", "grid", fix)
-            longer: list[dict[str, Value]] = []
-            for point in found:
-                if active(name, point, self.conditions):
-                    longer += ({**point, name: value} for value in dimension.values)
-                else:
-                    longer.append(point)
-            found = longer
+            added = [{name: value} for value in dimension.values]
+            found = [
+                {**point, **new}
+                for point in found
+                for new in (added if active(name, point, self.conditions) else [{}])
+            ]
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -450,13 +469,8 @@ class SearchSpace:
 
 
 def _within(own: ReadoutGrid, grid: ReadoutGrid, searched: Collection[str]) -> ReadoutGrid:
-    """Return a user's grid of a readout; single values that the space gives for settings stay.
-
-    Args:
-        own: the space's grid.
-        grid: the user's grid.
-        searched: names of the searched settings.
-    """
+    """Return a user's ``grid`` of a readout; single values that the space's ``own`` one gives for
+    ``searched`` settings stay."""
     if isinstance(own, tuple) or not isinstance(grid, tuple) or own.keys().isdisjoint(searched):
         return grid
     kept = {
