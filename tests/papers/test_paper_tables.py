@@ -14,10 +14,18 @@ import pandas as pd
 import pytest
 import torch
 
+from benchmarks import quick_tables
 from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue
 from sentune.papers.make import MadeCell, MadeTable, TableMaker, _of_trial
-from sentune.papers.page import comparison_table, differences, report, rows_by_state, to_csv
+from sentune.papers.page import (
+    comparison_table,
+    differences,
+    report,
+    rows_by_state,
+    to_csv,
+    write,
+)
 from sentune.papers.table import (
     DataFolder,
     StudyChoices,
@@ -470,6 +478,12 @@ def test_ours_stands_under_the_paper_s_with_what_differs(folder: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv(made))))
     assert [row["ours"] for row in rows] == ["91.24", "", "70.00"]
     assert [row["paper"] for row in rows] == ["98.1", "92.41", ""]
+
+    write("gumbelcse/table-2", made, folder)
+    part = quick_tables._section("gumbelcse/table-2", paper, table, folder, 7)
+    assert "|  | ours | **91.24** |  | **70.00** |" in part
+    assert "- SNLI test: evaluated on snli:dev." in part
+    assert part.endswith("Made in 7 s.\n")
 
 
 def test_the_docs_say_of_each_row_whether_it_runs() -> None:
