@@ -100,11 +100,12 @@ def main() -> None:
         texts = (text for row in rows for text in row.values())
         folder = encoder_folder(Path(scratch), texts)
         batches, cache = corpus.table.to_batches(), Path(scratch, "tokens")
-        tokens = tokenise_batches(batches, corpus.fingerprint, Encoder(folder, LENGTH), cache)
-        table = SharedSource(tokens.load())
+        encoder = Encoder(folder, LENGTH)
+        tokens = tokenise_batches(batches, corpus.fingerprint, encoder, cache).load()
+        table = SharedSource(tokens)
         steps = {"sentence-transformers": theirs(folder, rows), "sentune": ours(folder, table)}
         times = in_turns(steps, STEPS)
-        count = sum(len(row) for name in tokens.columns for row in tokens.columns[name])
+        count = sum(len(row) for column in tokens.columns.values() for row in column)
         operations = 6 * layer_weights(folder) * count / len(rows)
     speed = {name: BATCH / fmean(found) for name, found in times.items()}
     shown = spec.rsplit("/", 1)[-1]
