@@ -5,14 +5,13 @@ python benchmarks/alpha_sweep.py
 
 from __future__ import annotations
 
-import argparse
 import time
 from functools import partial
 from itertools import product
 
 import numpy as np
 import torch
-from measure import Work, measure, report, time_ratio
+from measure import Work, measure_all, options, report, time_ratio
 from torch import Tensor
 
 from sentune.geometry import Boxes
@@ -52,11 +51,22 @@ def work(whole: bool, pairs: int, references: int, width: int, temperature: floa
     else:
         grids |= {"alpha_1": ALPHAS[:1], "alpha_2": ALPHAS[-1:], "beta": (0.5,)}
         sizes = (references,)
-    rows = torch.arange(2 * pairs).numpy()
+    return swept(sentences, others, temperature, grids, sizes)
+
+
+def swept(
+    sentences: Tensor,
+    references: Tensor,
+    temperature: float,
+    grids: dict[str, Grid],
+    sizes: tuple[int, ...],
+) -> Work:
+    """The sweep of some grids and numbers of references; premises come before hypotheses."""
+    rows, pairs = np.arange(len(sentences)), len(sentences) // 2
     finder = RangeFinder(
         boxes=Boxes(temperature),
         sentences=sentences,
-        references=others,
+        references=references,
         premises=rows[:pairs],
         hypotheses=rows[pairs:],
         sizes=sizes,
@@ -71,54 +81,29 @@ def loop(pairs: int, references: int, width: int, temperature: float) -> tuple[f
     alphas = [(a, b) for a, b in product(ALPHAS, ALPHAS) if a < b]
     combinations = list(product(alphas, SHARES))
     timed = combinations[:: len(combinations) // LOOPED]
-    rows = torch.arange(2 * pairs).numpy()
     start = time.perf_counter()
     for (alpha_1, alpha_2), share in timed:
         size = max(1, int(share * references))
-        grids: dict[str, Grid] = {
-            "intersection": ("gumbel",),
-            "references": (size,),
-            "alpha_1": (alpha_1,),
-            "alpha_2": (alpha_2,),
-            "beta": (0.5,),
-        }
-        finder = RangeFinder(
-            boxes=Boxes(temperature),
-            sentences=sentences,
-            references=others[:size],
-            premises=rows[:pairs],
-            hypotheses=rows[pairs:],
-            sizes=(size,),
-            grids=grids,
-        )
-        sweep("ambiguous-rte/macro_f1", finder, rows[:pairs] % 3, np.ones(3), map)
+        grids: dict[str, Grid] = {"intersection": ("gumbel",), "beta": (0.5,)}
+        grids |= {"alpha_1": (alpha_1,), "alpha_2": (alpha_2,)}
+        swept(sentences, others[:size], temperature, grids, (size,))()
     seconds = time.perf_counter() - start
     return seconds / len(timed) * len(combinations) * BETAS, len(combinations) * BETAS
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--pairs", type=int, default=6)
-    options.add_argument("--references", type=int, default=60_000)
-    options.add_argument("--dimensions", type=int, default=16)
-    options.add_argument("--temperature", type=float, default=0.02)
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--repeats", type=int, default=3)
-    o = options.parse_args()
+    o = options(__doc__, pairs=6, references=60_000, dimensions=16, temperature=0.02, repeats=3)
     size = (o.pairs, o.references, o.dimensions, o.temperature)
     torch.set_num_threads(o.threads)
     found = work(False, *size)()
     assert isinstance(found, AmbiguousSweepResult)
     mean, empty = found.of_sets["references_per_sentence"], found.of_sets["empty_sets"]
     print(f"mean |U| {mean:.0f}, empty {empty:.2f} at alphas 0.5 and 1.0")
-    ways = ((SWEEP, True), (ONCE, False))
-    rows = [
-        (name, measure(partial(work, whole, *size), repeats=o.repeats, threads=o.threads))
-        for name, whole in ways
-    ]
+    ways = {SWEEP: partial(work, True, *size), ONCE: partial(work, False, *size)}
+    rows = measure_all(ways, repeats=o.repeats, threads=o.threads)
     title = f"Ambiguous entailment, {o.pairs} pairs, {o.references} references, 75,000 combinations"
     report(f"{title}, d = {o.dimensions}", rows, o.threads)
-    ratio = time_ratio(work(True, *size), work(False, *size), o.repeats)
+    ratio = time_ratio(ways[SWEEP](), ways[ONCE](), o.repeats)
     print(f"{SWEEP} against {ONCE}, calls alternating: {ratio:.2f}")
     seconds, count = loop(*size)
     print(

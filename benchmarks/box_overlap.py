@@ -5,11 +5,10 @@ python benchmarks/box_overlap.py
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
 
 import torch
-from measure import Work, measure, report
+from measure import Work, measure_all, options, report
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -17,11 +16,17 @@ from sentune.geometry import Boxes, Corners
 from sentune.geometry.corners import EULER_GAMMA
 
 
-def broadcast_table(z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, T: float) -> Tensor:
-    """Log-volumes of intersections with tensors of [B, B, d], as one writes it down."""
+def broadcast_table(
+    z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, T: float, T_v: float | None = None
+) -> Tensor:
+    """Log-volumes of intersections with tensors of [B, B, d], as one writes it down.
+
+    Args:
+        T_v: temperature of the volume; None: T.
+    """
     z = T * torch.logaddexp(z1[:, None] / T, z2[None] / T)
     Z = -T * torch.logaddexp(-Z1[:, None] / T, -Z2[None] / T)
-    return torch.log(F.softplus(Z - z - 2 * EULER_GAMMA * T, beta=1 / T) + 1e-23).sum(-1)
+    return torch.log(F.softplus(Z - z - 2 * EULER_GAMMA * T, beta=1 / (T_v or T)) + 1e-23).sum(-1)
 
 
 def box_embeddings_table(z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, T: float) -> Tensor:
@@ -40,23 +45,8 @@ def box_embeddings_table(z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, T: floa
     return bessel_volume_approx(both, volume_temperature=T, intersection_temperature=T)
 
 
-def untied_broadcast(
-    z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, T: float, T_v: float
-) -> Tensor:
-    """The broadcast with a temperature of its own for the volume."""
-    z = T * torch.logaddexp(z1[:, None] / T, z2[None] / T)
-    Z = -T * torch.logaddexp(-Z1[:, None] / T, -Z2[None] / T)
-    return torch.log(F.softplus(Z - z - 2 * EULER_GAMMA * T, beta=1 / T_v) + 1e-23).sum(-1)
-
-
-def our_untied_table(
-    z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, T: float, T_v: float
-) -> Tensor:
-    return Boxes(T, T_v).log_overlap_table(Corners(z1, Z1), Corners(z2, Z2))
-
-
-def our_table(z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, T: float) -> Tensor:
-    return Boxes(T).log_overlap_table(Corners(z1, Z1), Corners(z2, Z2))
+def our_table(z1: Tensor, Z1: Tensor, z2: Tensor, Z2: Tensor, *temperatures: float) -> Tensor:
+    return Boxes(*temperatures).log_overlap_table(Corners(z1, Z1), Corners(z2, Z2))
 
 
 def work(table: object, batch: int, width: int, *temperatures: float) -> Work:
@@ -77,36 +67,28 @@ def work(table: object, batch: int, width: int, *temperatures: float) -> Work:
     return forward_and_backward
 
 
+TIED_ALONE = "box-embeddings 0.1.0"
+"""The way that has one temperature for intersection and volume."""
 WAYS = {
     "B x B x d broadcast": broadcast_table,
-    "box-embeddings 0.1.0": box_embeddings_table,
+    TIED_ALONE: box_embeddings_table,
     "sentune": our_table,
 }
-UNTIED = {"B x B x d broadcast": untied_broadcast, "sentune": our_untied_table}
 RATIOS = (2.0, 1.5)
 """Of the intersection's temperature to the volume's."""
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--batch", type=int, default=512)
-    options.add_argument("--dimensions", type=int, default=64)
-    options.add_argument("--temperatures", type=float, nargs="+", default=[1.0, 0.1])
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--repeats", type=int, default=3)
-    o = options.parse_args()
+    o = options(__doc__, batch=512, dimensions=64, temperatures=[1.0, 0.1], repeats=3)
     title = f"Box overlap table, forward and backward, B = {o.batch}, d = {o.dimensions}, T = "
-    for temperature in o.temperatures:
-        cases = [(WAYS, (temperature,), f"{temperature:g}")]
-        for ratio in RATIOS:
-            T_v = temperature / ratio
-            cases.append((UNTIED, (temperature, T_v), f"{temperature:g}, T_v = {T_v:.2g}"))
-        for ways, temperatures, named in cases:
-            size = (o.batch, o.dimensions, *temperatures)
-            rows = [
-                (name, measure(partial(work, way, *size), repeats=o.repeats, threads=o.threads))
-                for name, way in ways.items()
-            ]
+    for T in o.temperatures:
+        for T_v in (None, *(T / ratio for ratio in RATIOS)):
+            size = (o.batch, o.dimensions, T, *([T_v] if T_v else []))
+            ways = {n: partial(work, way, *size) for n, way in WAYS.items()}
+            if T_v:
+                del ways[TIED_ALONE]
+            rows = measure_all(ways, repeats=o.repeats, threads=o.threads)
+            named = f"{T:g}, T_v = {T_v:.2g}" if T_v else f"{T:g}"
             report(f"{title}{named}, float32", rows, o.threads)
 
 

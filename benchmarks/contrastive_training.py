@@ -10,7 +10,6 @@ that is no padding, at the speed of torch's product of that width.
 from __future__ import annotations
 
 import logging
-import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,9 +18,7 @@ from pathlib import Path
 from statistics import fmean
 
 import torch
-from measure import cpu_seconds, machine, product_speed
-from rich.console import Console
-from rich.table import Table
+from measure import MODELS, compare, in_turns, minilm, product_speed, snli
 from transformers import BertConfig, BertModel
 
 from sentune.corpora import Kind, read
@@ -40,9 +37,8 @@ BATCH, STEPS, LENGTH, RATE = 64, 10, 64, 5e-5
 
 def encoder_folder(scratch: Path, texts: Iterator[str]) -> str:
     """A real MiniLM where there is one, else new weights of its shape over a learned tokenizer."""
-    models = os.environ.get("SENTUNE_MODELS")
-    if models:
-        return str(Path(models, "all-MiniLM-L6-v2"))
+    if MODELS:
+        return minilm()
     folder = Path(prepare("builtin:tiny", texts, scratch))
     config = BertConfig.from_pretrained(
         folder, hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536
@@ -61,7 +57,11 @@ def ours(folder: str, table: SharedSource) -> Callable[[], None]:
     backward = recipe_of(kind).backward(method, settings, group, folder)
     stepper = Stepper(method, make_optimizer(method, settings), settings, group, backward)
     batches = table.batches(BATCH, seed=0)
-    return lambda: _discard(stepper.step(next(batches).columns, factor=1.0, seed=(0,)))
+
+    def step() -> None:
+        stepper.step(next(batches).columns, factor=1.0, seed=(0,))
+
+    return step
 
 
 def theirs(folder: str, rows: list[dict[str, str]]) -> Callable[[], None]:
@@ -88,16 +88,11 @@ def theirs(folder: str, rows: list[dict[str, str]]) -> Callable[[], None]:
     return step
 
 
-def _discard(value: object) -> None:
-    del value
-
-
 def main() -> None:
     """Prints examples a second and their ratio."""
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    data = os.environ.get("SENTUNE_DATA")
-    spec = f"snli:{data}/snli/snli_1.0_train_first100k.jsonl.gz" if data else "builtin:nli"
+    spec = snli("train_first100k")
     corpus = read(spec, Kind.TRIPLETS, limit=BATCH * (STEPS + 1))
     rows = corpus.table.to_pylist()
     random.Random(0).shuffle(rows)  # as ours are: neighbours in a file share their premise
@@ -105,38 +100,24 @@ def main() -> None:
         texts = (text for row in rows for text in row.values())
         folder = encoder_folder(Path(scratch), texts)
         batches, cache = corpus.table.to_batches(), Path(scratch, "tokens")
-        tokens = tokenise_batches(batches, corpus.fingerprint, Encoder(folder, LENGTH), cache)
-        table = SharedSource(tokens.load())
+        encoder = Encoder(folder, LENGTH)
+        tokens = tokenise_batches(batches, corpus.fingerprint, encoder, cache).load()
+        table = SharedSource(tokens)
         steps = {"sentence-transformers": theirs(folder, rows), "sentune": ours(folder, table)}
-        times: dict[str, list[float]] = {name: [] for name in steps}
-        for turn in range(STEPS + 1):
-            for name, step in steps.items():
-                spent = cpu_seconds(step)
-                if turn:  # the first step warms up
-                    times[name].append(spent)
-        count = sum(len(row) for name in tokens.columns for row in tokens.columns[name])
+        times = in_turns(steps, STEPS)
+        count = sum(len(row) for column in tokens.columns.values() for row in column)
         operations = 6 * layer_weights(folder) * count / len(rows)
     speed = {name: BATCH / fmean(found) for name, found in times.items()}
-    report(spec, speed | {"the limit": product_speed(384, 1536) / operations})
+    shown = spec.rsplit("/", 1)[-1]
+    title = f"Contrastive training on {shown}, batch {BATCH}, at most {LENGTH} tokens, float32"
+    speed |= {"the limit": product_speed(384, 1536) / operations}
+    compare(title, speed, "examples")
 
 
 def layer_weights(folder: str) -> int:
     """Weights that every token is multiplied by."""
     model = BertModel.from_pretrained(folder)
     return sum(p.numel() for p in model.encoder.parameters() if p.ndim == 2)
-
-
-def report(spec: str, speed: dict[str, float]) -> None:
-    """A row for each, and how many times faster ours is."""
-    shown = spec.rsplit("/", 1)[-1]
-    title = f"Contrastive training on {shown}, batch {BATCH}, at most {LENGTH} tokens, float32"
-    table = Table(title=title, caption=machine(1), title_justify="left")
-    for column in ("", "examples / CPU s", "times theirs"):
-        table.add_column(column, justify="right" if column else "left")
-    for name, value in speed.items():
-        ratio = value / speed["sentence-transformers"]
-        table.add_row(name, f"{value:.1f}", f"{ratio:.2f}x")
-    Console(width=110).print(table)
 
 
 if __name__ == "__main__":

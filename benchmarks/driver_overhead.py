@@ -10,29 +10,20 @@ import sys
 import time
 from typing import Any
 
-import ray
-from empty_trials import OBJECTIVE, empty, timed
+from empty_trials import AT_A_TIME, study, timed
 from ray import tune
 
-from sentune.code import runtime_env
 from sentune.study.runner.tune_adapter import quiet
-from sentune.study.space.space import SearchSpace, Uniform
-from sentune.study.study import Study, StudyConfig
-from tests.toy_trials import toy_spec
+from sentune.study.space.space import Uniform
+from tests.toy_trials import cluster_of_two_cpus
 
 TRIALS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-AT_A_TIME, LIMIT, CPU_LIMIT = 2, 1.3, 100
+LIMIT, CPU_LIMIT = 1.3, 100
 
 
 def ours(folder: str) -> None:
-    """A study of empty trials: store, checkpoints and retention included."""
-    space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Uniform(0.0, 1.0)})
-    config = StudyConfig(
-        name="empty", storage=folder, max_examples=1, trials=TRIALS, concurrent=AT_A_TIME,
-        sampler="random", finalists=0,
-    )  # fmt: skip
-    outcome = Study(config, space, toy_spec, empty, (), {}).run()
-    assert [trial.state for trial in outcome.trials] == ["complete"] * TRIALS
+    """A study of empty trials."""
+    study(folder, Uniform(0.0, 1.0), TRIALS, "random")
 
 
 def ideal(folder: str) -> None:
@@ -54,15 +45,11 @@ def ideal(folder: str) -> None:
 
 
 def main() -> None:
-    ray.init(
-        address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
-        logging_level="ERROR", runtime_env=runtime_env(),
-    )  # fmt: skip
-    before = time.process_time()
-    mine = timed(ours)
-    cost = (time.process_time() - before) / TRIALS * 1000
-    peer = timed(ideal)
-    ray.shutdown()
+    with cluster_of_two_cpus(logging_level="ERROR"):
+        before = time.process_time()
+        mine = timed(ours)
+        cost = (time.process_time() - before) / TRIALS * 1000
+        peer = timed(ideal)
     print(f"{TRIALS:,} empty trials, {AT_A_TIME} at a time")
     print(f"  a study                    {mine:7.1f} s")
     print(f"  Ray Tune, actors again     {peer:7.1f} s")

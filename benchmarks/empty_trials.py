@@ -18,7 +18,7 @@ from ray.train.torch import TorchTrainer
 from ray.tune.integration.ray_train import TuneReportCallback
 
 from sentune.study.runner.tune_adapter import quiet
-from sentune.study.space.space import Choice, SearchSpace
+from sentune.study.space.space import Choice, Dimension, SearchSpace
 from sentune.study.study import Study, StudyConfig
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
@@ -34,20 +34,20 @@ def empty(spec: TrialSpec, group: Group) -> Iterator[Progress]:
     )
 
 
-def inline(folder: str) -> None:
-    """A study of empty trials, store and checkpoints included."""
-    space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(*range(TRIALS))})
+def study(folder: str, x: Dimension, trials: int, sampler: str) -> None:
+    """A study of empty trials with one setting, store, checkpoints and retention included."""
+    space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": x})
     config = StudyConfig(
-        name="empty",
-        storage=folder,
-        max_examples=1,
-        trials=TRIALS,
-        concurrent=AT_A_TIME,
-        sampler="grid",
-        finalists=0,
-    )
+        name="empty", storage=folder, max_examples=1, trials=trials, concurrent=AT_A_TIME,
+        sampler=sampler, finalists=0,
+    )  # fmt: skip
     outcome = Study(config, space, toy_spec, empty, (), {}).run()
-    assert [trial.state for trial in outcome.trials] == ["complete"] * TRIALS
+    assert [trial.state for trial in outcome.trials] == ["complete"] * trials
+
+
+def inline(folder: str) -> None:
+    """A study of this launcher."""
+    study(folder, Choice(*range(TRIALS)), TRIALS, "grid")
 
 
 def nested(folder: str) -> None:

@@ -9,7 +9,6 @@ matrix products' alone, 2 operations a weight and a token that is no padding.
 from __future__ import annotations
 
 import logging
-import os
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -18,9 +17,7 @@ from statistics import median
 
 import torch
 from contrastive_training import LENGTH, encoder_folder, layer_weights
-from measure import cpu_seconds, machine, product_speed
-from rich.console import Console
-from rich.table import Table
+from measure import in_turns, machine, product_speed, show, snli, table_of
 
 from sentune.corpora import Kind, read
 from sentune.embedder.embedder import Embedder
@@ -46,32 +43,25 @@ def main() -> None:
     """Prints sentences a second and their ratios."""
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    data = os.environ.get("SENTUNE_DATA")
-    spec = f"snli:{data}/snli/snli_1.0_dev.jsonl.gz" if data else "builtin:nli"
+    spec = snli("dev")
     pairs = read(spec, Kind.LABELLED_PAIRS, limit=ROWS).table
     every = [text for name in ("premise", "hypothesis") for text in pairs[name].to_pylist()]
     lists = {"pairs as they are": every, "distinct": list(dict.fromkeys(every))}
     title = f"Encoding {spec.rsplit('/', 1)[-1]}, at most {LENGTH} tokens, float32"
-    table = Table(title=title, caption=machine(1), title_justify="left")
-    for column in ("", "sentences", "theirs / CPU s", "ours / CPU s", "times theirs", "limit"):
-        table.add_column(column, justify="right" if column else "left")
+    columns = ("", "sentences", "theirs / CPU s", "ours / CPU s", "times theirs", "limit")
+    table = table_of(title, *columns, caption=machine(1))
     with tempfile.TemporaryDirectory() as scratch:
         folder = encoder_folder(Path(scratch), iter(every))
         ways, tokenizer = encoders(folder), load_tokenizer(folder)
         weights = layer_weights(folder)
     for name, sentences in lists.items():
-        times: dict[str, list[float]] = {way: [] for way in ways}
-        for turn in range(TURNS + 1):
-            for way, encode in ways.items():
-                spent = cpu_seconds(partial(encode, sentences))
-                if turn:  # the first one warms up
-                    times[way].append(spent)
+        times = in_turns({way: partial(one, sentences) for way, one in ways.items()}, TURNS)
         theirs, ours = (len(sentences) / median(found) for found in times.values())
         tokens = sum(len(row) for row in tokenizer.encode(lists["distinct"], LENGTH))
         limit = len(sentences) * product_speed(384, 1536) / (2 * weights * tokens)
         cells = (f"{theirs:.0f}", f"{ours:.0f}", f"{ours / theirs:.2f}x", f"{limit:.0f}")
         table.add_row(name, str(len(sentences)), *cells)
-    Console(width=110).print(table)
+    show(table)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 from box_overlap import broadcast_table, our_table
-from rich.console import Console
+from measure import show, table_of
 from rich.table import Table
 from torch import Tensor, multiprocessing, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
@@ -135,11 +135,10 @@ def trainer(
     return step, lambda: weights * seen[0] / calls[0]
 
 
-def training(size: Size, console: Console) -> Table:
+def training(size: Size) -> Table:
     """A row for each method, batch and way to call the encoder."""
-    table = Table(title="Training, bfloat16", title_justify="left")
-    for column in ("method", "batch", "compiled", "examples / s", "peak MiB", "of the roofline"):
-        table.add_column(column, justify="right" if column != "method" else "left")
+    columns = ("method", "batch", "compiled", "examples / s", "peak MiB", "of the roofline")
+    table = table_of("Training, bfloat16", *columns)
     speed = product_speed(4096 if size is LARGE else 128, torch.bfloat16)
     for name in TRAINED:
         for batch in size.batches:
@@ -155,7 +154,7 @@ def training(size: Size, console: Console) -> Table:
                 share = operations() / spent / speed
                 cells = (f"{batch:,}", "yes" if compiled else "no", f"{batch / spent:,.1f}")
                 table.add_row(name, *cells, f"{peak:,.0f}", f"{share:.1%}" if share else "-")
-                console.print(f"{name}, batch {batch:,}: {spent:.3f} s a step", style="dim")
+                print(f"{name}, batch {batch:,}: {spent:.3f} s a step", flush=True)
                 del step, operations
     return table
 
@@ -163,9 +162,8 @@ def training(size: Size, console: Console) -> Table:
 def boxes(size: Size) -> Table:
     """Milliseconds of the overlap table of B x B boxes at T = 1."""
     count, width = size.boxes
-    table = Table(title=f"Box overlap table, B = {count}, d = {width}", title_justify="left")
-    for column in ("", "forward, ms", "with gradient, ms", "peak MiB", "largest difference"):
-        table.add_column(column, justify="right" if column else "left")
+    columns = ("", "forward, ms", "with gradient, ms", "peak MiB", "largest difference")
+    table = table_of(f"Box overlap table, B = {count}, d = {width}", *columns)
     lower = [0.5 * torch.randn(count, width, device=DEVICE) for _ in range(2)]
     corners = [c for z in lower for c in (z, z + 1 + 2 * torch.rand_like(z))]
     ways = {"broadcast": broadcast_table, "matrix form": our_table}
@@ -230,9 +228,7 @@ def stacked_trials(size: Size) -> None:
 
 def trials(size: Size) -> Table:
     """Trials an hour, one at a time, side by side, and stacked."""
-    table = Table(title=f"{size.trials} trials of {size.trial_steps} steps", title_justify="left")
-    for column in ("", "trials / hour"):
-        table.add_column(column, justify="right" if column else "left")
+    table = table_of(f"{size.trials} trials of {size.trial_steps} steps", "", "trials / hour")
     with tempfile.TemporaryDirectory() as folder:
         small_trial(0, size, folder)  # makes the corpus and the encoder
         ways: dict[str, Callable[[], object]] = {
@@ -254,15 +250,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--small", action="store_true", help="tiny shapes")
     small = parser.parse_args(arguments).small
-    console = Console(width=110)
     if DEVICE.type != "cuda" and not small:
-        console.print("no GPU here: python benchmarks/gpu.py --small runs on a CPU")
+        print("no GPU here: python benchmarks/gpu.py --small runs on a CPU")
         return
     size = SMALL if small else LARGE
     name = torch.cuda.get_device_name() if DEVICE.type == "cuda" else "CPU"
-    console.print(f"{name}, torch {torch.__version__}")
-    for table in (training(size, console), boxes(size), trials(size)):
-        console.print(table)
+    print(f"{name}, torch {torch.__version__}")
+    for table in (training(size), boxes(size), trials(size)):
+        show(table)
 
 
 if __name__ == "__main__":

@@ -9,18 +9,14 @@ seconds. With SENTUNE_DATA the sentences are those of books and the words of Glo
 from __future__ import annotations
 
 import copy
-import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 import torch
-from measure import machine
-from rich.console import Console
-from rich.table import Table
+from measure import DATA, compare, in_turns
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
@@ -113,24 +109,16 @@ def _batches(tokens: TokenTable) -> Iterator[tuple[Tensor, Tensor, Tensor, Tenso
 
 def corpus(cache: Path) -> tuple[str, TokenTable, WordTable, np.ndarray]:
     """Its name, its sentences as rows of words, the words and how often each occurs."""
-    data = os.environ.get("SENTUNE_DATA")
-    spec = f"books:{data}/gutenberg" if data else "builtin:stories"
+    spec = f"books:{DATA}/gutenberg" if DATA else "builtin:stories"
     pairs = read(spec, Kind.ADJACENT_SENTENCES)
-    if data:
-        words = open_words(f"glove:{data}/words/glove.840B.300d.33860.txt.gz", None, cache)
+    if DATA:
+        words = open_words(f"glove:{DATA}/words/glove.840B.300d.33860.txt.gz", None, cache)
     else:
         words = learn_words(pairs.table["text"].to_pylist(), "builtin:ppmi?width=64", cache)
     encoder, batches = WordEncoder(words, LENGTH), pairs.table.to_batches()
     tokens = tokenise_batches(batches, pairs.fingerprint, encoder, cache / "tokens")
     counts = unigram_counts(tokens, "following", len(words.words))
     return spec, tokens.load(), words, counts
-
-
-def seconds(step: Step) -> float:
-    """CPU seconds of a step."""
-    start = time.process_time()
-    step()
-    return time.process_time() - start
 
 
 def main() -> None:
@@ -145,25 +133,10 @@ def main() -> None:
             "PyTorch DataLoader": theirs(copy.deepcopy(method), tokens, counts),
             "sentune": ours(method, tokens, counts),
         }
-        times: dict[str, list[float]] = {name: [] for name in steps}
-        for turn in range(STEPS + 1):
-            for name, step in steps.items():
-                spent = seconds(step)
-                if turn:  # the first step warms up
-                    times[name].append(spent)
-    report(spec, {name: BATCH / fmean(found) for name, found in times.items()})
-
-
-def report(spec: str, speed: dict[str, float]) -> None:
-    """A row for each, and how many times faster ours is."""
+        times = in_turns(steps, STEPS)
     shown = spec.rsplit("/", 1)[-1]
     title = f"Invertible decoders on {shown}, batch {BATCH}, {HIDDEN} units a direction, float32"
-    table = Table(title=title, caption=machine(1), title_justify="left")
-    for column in ("", "sentences / CPU s", "times theirs"):
-        table.add_column(column, justify="right" if column else "left")
-    for name, value in speed.items():
-        table.add_row(name, f"{value:.1f}", f"{value / speed['PyTorch DataLoader']:.2f}x")
-    Console(width=110).print(table)
+    compare(title, {name: BATCH / fmean(found) for name, found in times.items()}, "sentences")
 
 
 if __name__ == "__main__":

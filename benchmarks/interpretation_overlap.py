@@ -5,12 +5,11 @@ python benchmarks/interpretation_overlap.py
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
 
 import torch
 from box_overlap import broadcast_table
-from measure import Work, measure, report
+from measure import Work, measure, options, report
 from torch import Tensor
 
 from sentune.geometry import Boxes, Corners
@@ -88,22 +87,11 @@ ONE = "sentune"
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--count", type=int, default=5000)
-    options.add_argument("--dimensions", type=int, nargs="+", default=[16, 64])
-    options.add_argument("--temperature", type=float, default=0.05)
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--repeats", type=int, default=3)
-    o = options.parse_args()
+    o = options(__doc__, count=5000, dimensions=[16, 64], temperature=0.05, repeats=3)
     for width in o.dimensions:
-        ways = {
-            BROADCAST: Groups(1, 1),
-            EVERYTHING: Groups(1, 1),
-            SETS: Groups(5, 5),
-            ONE: Groups(1, 1),
-        }
         rows = []
-        for way, groups in ways.items():
+        for way in (BROADCAST, EVERYTHING, SETS, ONE):
+            groups = Groups(5, 5) if way == SETS else Groups(1, 1)
             make = partial(work, way, o.count, width, o.temperature, groups)
             repeats = 1 if way == BROADCAST else o.repeats
             rows.append((way, measure(make, repeats=repeats, threads=o.threads)))

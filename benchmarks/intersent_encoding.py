@@ -15,9 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from measure import machine, time_ratio
-from rich.console import Console
-from rich.table import Table
+from measure import machine, show, table_of, time_ratio
 
 from sentune.corpora import Kind, read
 from sentune.corpora.batches import SharedSource
@@ -88,16 +86,15 @@ def main() -> None:
     }
     counts = np.unique([int(row[0]) for row in batch["operation"]], return_counts=True)[1]
     title = f"{BATCH} items of {corpus}, {counts.tolist()} of each operation"
-    table = Table(title=title, caption=machine(1), title_justify="left")
-    for column in ("", "sentences", "tokens", "of plain", "times faster"):
-        table.add_column(column, justify="right" if column else "left")
+    columns = ("", "sentences", "tokens", "of plain", "times faster")
+    table = table_of(title, *columns, caption=machine(1))
     table.add_row("plain", str(3 * BATCH), f"{tokens(plain):,}", "1.00", "1.0")
     for name, chunks in ways.items():
         faster = time_ratio(lambda: encode(encoder, plain), lambda c=chunks: encode(encoder, c))
         share = tokens(chunks) / tokens(plain)
         sentences = sum(len(chunk.input_ids) for chunk in chunks)
         table.add_row(name, str(sentences), f"{tokens(chunks):,}", f"{share:.2f}", f"{faster:.1f}")
-    Console(width=110).print(table)
+    show(table)
     if tokens(ways["contrastive and generative"]) > BOUND * tokens(plain):
         raise SystemExit("more than two thirds of the plain way's tokens")
 

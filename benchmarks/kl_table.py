@@ -5,11 +5,10 @@ python benchmarks/kl_table.py
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
 
 import torch
-from measure import Work, measure, report
+from measure import Work, measure_all, options, report
 from torch import Tensor
 
 from sentune.geometry.gaussians import kl_table, unpack
@@ -34,21 +33,11 @@ def _work(table: object, batch: int, width: int) -> Work:
     return forward_and_backward
 
 
-broadcast = partial(_work, broadcast_table)
-products = partial(_work, kl_table)
-
-
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--batch", type=int, default=512)
-    options.add_argument("--width", type=int, default=768)
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--repeats", type=int, default=3)
-    o = options.parse_args()
-    rows = [
-        (name, measure(partial(make, o.batch, o.width), repeats=o.repeats, threads=o.threads))
-        for name, make in (("B x B x d broadcast", broadcast), ("matrix products", products))
-    ]
+    o = options(__doc__, batch=512, width=768, repeats=3)
+    tables = {"B x B x d broadcast": broadcast_table, "matrix products": kl_table}
+    ways = {name: partial(_work, table, o.batch, o.width) for name, table in tables.items()}
+    rows = measure_all(ways, repeats=o.repeats, threads=o.threads)
     title = f"KL table, forward and backward, B = {o.batch}, d = {o.width}, float32"
     report(title, rows, o.threads)
 

@@ -5,12 +5,12 @@ SENTUNE_DATA=FOLDER python benchmarks/laes_fit.py
 The whole Xi of 10,000 sentences with 300-dimensional vectors is too much for most machines, so the
 SVD is timed on a part: the same share of the sentences and of the dimensions. Its cost, T D^2 and
 D^3 (Golub and Van Loan, section 8.6, whatever the constants), then grows with the cube of the
-share. Its memory is Xi and V, computed. The last table is about a corpus ten times longer.
+share. Its memory is Xi and V, computed. The last table is about a corpus ten times longer, whose
+sentences ``--max-length`` cuts.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from laes_units import DATA, pairs_of, words_of
-from measure import Measurement, Work, measure, report
+from measure import Measurement, Work, measure, measure_all, options, report
 from scipy.linalg import svd
 from threadpoolctl import threadpool_limits
 
@@ -72,9 +72,9 @@ def whole(part: Measurement, folder: Path, share: float) -> Measurement:
 
 
 def fit_table(folder: Path, share: float, threads: int, repeats: int) -> None:
-    options = {"repeats": repeats, "threads": threads}
-    theirs = measure(partial(their_fit, folder, share, threads), **options)
-    ours = measure(partial(our_fit, folder, threads), **options)
+    how = {"repeats": repeats, "threads": threads}
+    theirs = measure(partial(their_fit, folder, share, threads), **how)
+    ours = measure(partial(our_fit, folder, threads), **how)
     rows = [
         (f"SVD of Xi, {share:g} of sentences and dimensions", theirs),
         ("SVD of Xi, extrapolated", whole(theirs, folder, share)),
@@ -118,23 +118,16 @@ def pass_over(folder: Path, count: int, longest: int, threads: int) -> Work:
 
 def length_table(folder: Path, longest: int, threads: int) -> None:
     total = sum(1 for _ in long_corpus())
-    rows = [
-        (
-            f"{count} sentences",
-            measure(partial(pass_over, folder, count, longest, threads), repeats=1),
-        )
+    ways = {
+        f"{count} sentences": partial(pass_over, folder, count, longest, threads)
         for count in (total // 10, total)
-    ]
+    }
+    rows = measure_all(ways, repeats=1, threads=1)
     report(f"One pass, sentences cut to {longest} words", rows, threads)
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--share", type=float, default=0.2)
-    options.add_argument("--max-length", type=int, default=10, help="of the long corpus")
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--repeats", type=int, default=1)
-    o = options.parse_args()
+    o = options(__doc__, share=0.2, max_length=10, repeats=1)
     with tempfile.TemporaryDirectory() as name:
         fit_table(Path(name), o.share, o.threads, o.repeats)
         length_table(Path(name), o.max_length, o.threads)

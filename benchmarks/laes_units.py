@@ -10,14 +10,13 @@ the models themselves for nothing.
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from measure import Work, measure, report
+from measure import Work, measure_all, options, report
 from threadpoolctl import threadpool_limits
 
 from sentune.corpora import Kind, read
@@ -29,11 +28,16 @@ DATA = Path(os.environ.get("SENTUNE_DATA", "no-data"))
 Pairs = tuple[list[str], np.ndarray, np.ndarray]
 
 
+def glove(data: Path, cache: Path) -> WordTable:
+    """GloVe's 33,860 commonest words with Wikipedia's counts."""
+    vectors = f"glove:{data}/words/glove.840B.300d.33860.txt.gz"
+    return open_words(vectors, f"{data}/words/enwiki_vocab_min200.txt", cache)
+
+
 def words_of(cache: Path) -> WordTable:
     """GloVe with the words' frequencies, or 5,000 random words."""
     if DATA.is_dir():
-        vectors = f"glove:{DATA}/words/glove.840B.300d.33860.txt.gz"
-        return open_words(vectors, f"{DATA}/words/enwiki_vocab_min200.txt", cache)
+        return glove(DATA, cache)
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(5_000, 300)).astype(np.float32)
     shares = 1 / np.arange(1, 5_001)
@@ -124,19 +128,13 @@ def check(folder: Path, threads: int) -> float:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--units", type=int, default=150)
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--repeats", type=int, default=1)
-    o = options.parse_args()
+    o = options(__doc__, units=150, repeats=1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         np.savez(folder / "fit.npz", **fitted(words_of(folder), o.units).state())
         print(f"largest difference of a cosine, 1 to 40 units: {check(folder, o.threads):.1e}")
-        rows = []
-        for way in WAYS:
-            work = partial(make, way, folder, o.units, o.threads)
-            rows.append((way, measure(work, repeats=o.repeats, threads=o.threads)))
+        ways = {way: partial(make, way, folder, o.units, o.threads) for way in WAYS}
+        rows = measure_all(ways, repeats=o.repeats, threads=o.threads)
     where = "STS Benchmark dev, GloVe" if DATA.is_dir() else "random words"
     report(f"LAES-RES, 1 to {o.units} units, similarities of {where}", rows, o.threads)
 

@@ -24,9 +24,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from measure import machine
-from rich.console import Console
-from rich.table import Table
+from measure import machine, show, table_of
 
 ROOT = Path(__file__).resolve().parents[1]
 TRIPLETS, AT_ONCE, SENTENCES, WORDS = 2_000_000, 65_536, 2_000, 2_000
@@ -79,9 +77,8 @@ def main() -> None:
     parser.add_argument("triplets", type=int, nargs="?", default=TRIPLETS)
     triplets = parser.parse_args().triplets
     os.environ.pop("RAY_ADDRESS", None)
-    table = Table(title=f"{triplets:,} triplets", title_justify="left")
-    for column in ("start", "s to the first trial", "s in all", "driver's peak, GB"):
-        table.add_column(column, justify="right")
+    columns = ("start", "s to the first trial", "s in all", "driver's peak, GB")
+    table = table_of(f"{triplets:,} triplets", *columns)
     peaks = []
     with TemporaryDirectory() as folder:
         file = Path(folder, "triplets.parquet")
@@ -94,7 +91,7 @@ def main() -> None:
             table.add_row(name, f"{planned:,.0f}", f"{whole:,.0f}", f"{peak / GIGABYTE:.2f}")
         files = [path for path in Path(folder).rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files if not path.is_symlink())
-    Console(width=110).print(table, f"{size / GIGABYTE:.1f} GB on disk", machine(1))
+    show(table, f"{size / GIGABYTE:.1f} GB on disk", machine(1))
     if max(peaks) > LIMIT:
         raise SystemExit(1)
 

@@ -6,22 +6,51 @@ way before, and because an allocator warmed up by the first way would favour the
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
 import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
+from rich.console import Console
+from rich.table import Table
 
 Work = Callable[[], object]
 MEBIBYTE = 2**20
+DATA, MODELS = os.environ.get("SENTUNE_DATA"), os.environ.get("SENTUNE_MODELS")
+
+
+def snli(part: str) -> str:
+    """Return a part of SNLI (``dev``) from SENTUNE_DATA; without that folder, the built-in NLI."""
+    return f"snli:{DATA}/snli/snli_1.0_{part}.jsonl.gz" if DATA else "builtin:nli"
+
+
+def minilm() -> str:
+    """Return all-MiniLM-L6-v2 in SENTUNE_MODELS; without that folder, the built-in encoder."""
+    return f"{MODELS}/all-MiniLM-L6-v2" if MODELS else "builtin:tiny"
+
+
+def options(description: str | None, *, repeats: int, **defaults: Any) -> argparse.Namespace:
+    """Return the command line's options: ``--threads``, ``--repeats`` and those of ``defaults``.
+
+    A default also tells the type; a list takes several values.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    for name, value in {**defaults, "threads": 1, "repeats": repeats}.items():
+        several = isinstance(value, list)
+        kind, count = type(value[0] if several else value), "+" if several else None
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=kind, default=value, nargs=count, help="%(default)s")
+    return parser.parse_args()
 
 
 @dataclass(frozen=True)
@@ -106,24 +135,27 @@ def _reset_peak() -> None:
         handle.write_text("5")
 
 
-def time_ratio(slow: Work, fast: Work, repeats: int = 5) -> float:
-    """How many times faster ``fast`` is; calls alternate, so that a busy machine hits both."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for work in (slow, fast):
-        work()
-    for _ in range(repeats):
-        for work, seconds in zip((slow, fast), times, strict=True):
-            start = time.perf_counter()
+def in_turns(
+    works: Mapping[str, Work], repeats: int, clock: Callable[[], float] = time.process_time
+) -> dict[str, list[float]]:
+    """Return the seconds of each work's calls, by default CPU seconds.
+
+    Calls alternate, so that a busy machine slows all; the first turn warms up and is not counted.
+    """
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(repeats + 1):
+        for name, work in works.items():
+            start = clock()
             work()
-            seconds.append(time.perf_counter() - start)
-    return median(times[0]) / median(times[1])
+            if turn:
+                times[name].append(clock() - start)
+    return times
 
 
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """CPU seconds of one call in this process."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
+def time_ratio(slow: Work, fast: Work, repeats: int = 5) -> float:
+    """Return how many times faster ``fast`` is; calls alternate."""
+    times = in_turns({"slow": slow, "fast": fast}, repeats, time.perf_counter)
+    return median(times["slow"]) / median(times["fast"])
 
 
 def product_speed(width: int, outputs: int, rows: int = 512, repeats: int = 10) -> float:
@@ -148,17 +180,42 @@ def machine(threads: int) -> str:
     return f"{name}, {os.cpu_count()} cores, torch {torch.__version__}, {threads} torch thread(s)"
 
 
+def table_of(title: str, *columns: str, caption: str = "") -> Table:
+    """Return an empty table; numbers stand in all columns but the first."""
+    table = Table(title=title, caption=caption or None, title_justify="left")
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if place else "left")
+    return table
+
+
+def show(*parts: object) -> None:
+    """Print tables and lines."""
+    Console(width=110).print(*parts)
+
+
 def report(title: str, rows: Sequence[tuple[str, Measurement]], threads: int) -> None:
     """Prints a table; ratios are of each row to the last one, the one that is ours."""
-    from rich.console import Console
-    from rich.table import Table
-
     ours = rows[-1][1]
-    table = Table(title=title, caption=machine(threads), title_justify="left")
-    for column in ("", "ms", "times ours", "peak MiB", "of our peak"):
-        table.add_column(column, justify="right" if column else "left")
+    columns = ("", "ms", "times ours", "peak MiB", "of our peak")
+    table = table_of(title, *columns, caption=machine(threads))
     for name, m in rows:
         memory = f"{m.peak / ours.peak:.1f}x" if ours.peak else "-"
         cells = (f"{m.seconds * 1e3:.1f}", f"{m.seconds / ours.seconds:.1f}x")
         table.add_row(name, *cells, f"{m.peak / MEBIBYTE:.1f}", memory)
-    Console(width=110).print(table)
+    show(table)
+
+
+def compare(title: str, speed: Mapping[str, float], unit: str) -> None:
+    """Print a row of each way's ``unit`` per CPU second, as a multiple of the first way's too."""
+    table = table_of(title, "", f"{unit} / CPU s", "times theirs", caption=machine(1))
+    theirs = next(iter(speed.values()))
+    for name, value in speed.items():
+        table.add_row(name, f"{value:.1f}", f"{value / theirs:.2f}x")
+    show(table)
+
+
+def measure_all(
+    ways: Mapping[str, Callable[[], Work]], *, repeats: int, threads: int
+) -> list[tuple[str, Measurement]]:
+    """Return name -> measurement of each way, for ``report``."""
+    return [(name, measure(make, repeats=repeats, threads=threads)) for name, make in ways.items()]

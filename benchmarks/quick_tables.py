@@ -17,9 +17,6 @@ import re
 import time
 from pathlib import Path
 
-import torch
-
-from benchmarks.measure import machine
 from sentune.papers.figures import make_plot, write_plot
 from sentune.papers.make import TableMaker
 from sentune.papers.page import write
@@ -66,9 +63,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--encoder", required=True)
     parser.add_argument("--storage", default="studies")
-    parser.add_argument(
-        "--only", nargs="*", help="names of tables; the page is of all that are made"
-    )
+    parser.add_argument("--only", nargs="*", help="tables to make; the page has all that are made")
     given = parser.parse_args()
     words = given.data / "words"
     data = DataFolder(given.data, {n: spec.format(given.data) for n, spec in INSTEAD.items()})
@@ -94,13 +89,11 @@ def main() -> None:
         seconds[name] = round(time.monotonic() - began)
         times.write_text(json.dumps(seconds))
         print(f"=== {name}: {seconds[name]} s", flush=True)
-    text = HEAD.format(machine=machine(torch.get_num_threads()))
-    text += "".join(_section(*each, out, seconds[each[0]]) for each in every())
+    text = HEAD + "".join(_section(*each, out, seconds[each[0]]) for each in every())
     for folder in (Path(given.encoder).parent, Path(given.storage).resolve(), given.data):
         text = text.replace(f"{folder}/", "")
-    text = re.sub(
-        r"parquet:\S+/sentune-data-\S+: ", "", text
-    )  # rows that were handed over as a table
+    # rows that were handed over as a table
+    text = re.sub(r"parquet:\S+/sentune-data-\S+: ", "", text)
     (DOCS / "quick-tables.md").write_text(text, encoding="utf-8")
 
 
@@ -118,7 +111,7 @@ def _section(
         shown = f"![{found.name} of {paper.paper}](images/papers/{image.name})"
         return f"{title}{found.caption}\n\n{shown}\n\n{wall}"
     page = made.with_suffix(".md").read_text(encoding="utf-8")
-    ours = page.partition("\n## Ours beside")[2].partition("\n")[2].partition("\n## ")[0]
+    ours = page.split("\n## ")[1].partition("\n")[2]  # the first section
     head, table, notes = ours.strip().rpartition("|\n")
     lines = (line for line in notes.split("\n\n") if line and not re.match(HUB, line))
     said = "".join(f"- {line.strip()}\n" for line in lines)

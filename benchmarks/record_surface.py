@@ -53,7 +53,7 @@ class Setup:
     corpus: str
     dev: str
     encoder: str
-    budget: int
+    budget: int = 2_430
     decoder: str = ""
 
     @property
@@ -81,14 +81,12 @@ SETUPS = {
         corpus="builtin:nli",
         dev="builtin:nli?split=dev",
         encoder="builtin:tiny",
-        budget=2_430,
     ),
     "gumbel-snli": Setup(
         space=GUMBEL,
         corpus="snli:$/snli/snli_1.0_train_first100k.jsonl.gz",
         dev="snli:$/snli/snli_1.0_dev.jsonl.gz?rows=0:1500",
         encoder="builtin:tiny",
-        budget=2_430,
     ),
     "intersent-builtin": Setup(
         space=INTERSENT,
@@ -96,7 +94,6 @@ SETUPS = {
         dev="builtin:operations?split=dev&rows=0:100",
         encoder=TINY,
         decoder=TINY,
-        budget=2_430,
     ),
     "intersent-compression": Setup(
         space=INTERSENT,
@@ -104,7 +101,6 @@ SETUPS = {
         dev="compression:$/sentence-compression/pairs.tsv?rows=8000:8100",
         encoder=TINY,
         decoder=TINY,
-        budget=2_430,
     ),
 }
 

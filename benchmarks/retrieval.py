@@ -8,12 +8,11 @@ python benchmarks/retrieval.py
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from functools import partial
 
 import torch
-from measure import Work, measure, report, time_ratio
+from measure import Work, measure_all, options, report, time_ratio
 from torch import Tensor
 
 from sentune.geometry import Points
@@ -56,20 +55,12 @@ def in_blocks(queries: int, passages: int, width: int, depth: int, block: int) -
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--queries", type=int, default=1_000)
-    options.add_argument("--passages", type=int, default=200_000)
-    options.add_argument("--width", type=int, default=128)
-    options.add_argument("--depth", type=int, default=100)
-    options.add_argument("--block", type=int, default=8_192)
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--repeats", type=int, default=3)
-    o = options.parse_args()
+    o = options(
+        __doc__, queries=1_000, passages=200_000, width=128, depth=100, block=8_192, repeats=3
+    )
     sizes = (o.queries, o.passages, o.width, o.depth, o.block)
-    rows = [
-        (name, measure(partial(make, *sizes), repeats=o.repeats, threads=o.threads))
-        for name, make in (("semantic_search", whole), ("in blocks", in_blocks))
-    ]
+    ways = {"semantic_search": partial(whole, *sizes), "in blocks": partial(in_blocks, *sizes)}
+    rows = measure_all(ways, repeats=o.repeats, threads=o.threads)
     title = (
         f"The {o.depth} nearest of {o.passages:,} passages for {o.queries:,} queries, "
         f"d = {o.width}, with the making of the passages"

@@ -10,7 +10,6 @@ trial costs beside its work, some 0.05 s more over them, is the same for a longe
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import tempfile
@@ -21,9 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ray
-
-from sentune.code import runtime_env
 from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
 from sentune.study.space.space import SearchSpace, Uniform
@@ -35,12 +31,13 @@ from sentune.tracking.environment import quieten_mlflow, tracking_uri_in
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
 from tests.servers import Bucket, Postgres, bucket, postgres
+from tests.toy_trials import OBJECTIVE, cluster_of_two_cpus, toy_spec
 
 TRIALS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 1
 WORK_SECONDS = float(sys.argv[3]) if len(sys.argv) > 3 else 0.5
 AT_A_TIME, LIMIT, WARM_UP = 2, 1.15, 4
-OBJECTIVE, CHECKPOINT_BYTES = "toy/score", 100_000
+CHECKPOINT_BYTES = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +72,7 @@ def make_spec(
     settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
 ) -> TrialSpec:
     """A short trial."""
-    return TrialSpec(
-        trial=name, method="toy", settings={**settings, "seconds": WORK_SECONDS},
-        encoder="", corpus=None, dev=None, max_examples=milestones[-1], milestones=milestones,  # type: ignore[arg-type]
-        objective=OBJECTIVE, seed=seed,
-    )  # fmt: skip
+    return toy_spec({**settings, "seconds": WORK_SECONDS}, name, seed, milestones)
 
 
 def study(place: Place, name: str, trials: int) -> float:
@@ -131,19 +124,15 @@ def timed(trials: int, rounds: int) -> dict[str, float]:
         os.environ.update({**database.variables, **s3.variables})  # before Ray: workers inherit it
         os.environ["XDG_STATE_HOME"] = f"{folder}/state"
         known = places(Path(folder), database, s3)
-        ray.init(
-            address="local", num_cpus=AT_A_TIME, include_dashboard=False, log_to_driver=False,
-            logging_level=logging.ERROR, runtime_env=runtime_env(),
-        )  # fmt: skip
-        for place in known.values():
-            study(place, "warm-up", WARM_UP)
-        seconds = dict.fromkeys(known, 0.0)
-        for turn in range(rounds):
-            for name, place in known.items():
-                took = study(place, f"short-{turn}", trials)
-                print(f"  round {turn + 1}, {name}: {took:.1f} s", flush=True)
-                seconds[name] += took
-        ray.shutdown()
+        with cluster_of_two_cpus(logging_level="ERROR"):
+            for place in known.values():
+                study(place, "warm-up", WARM_UP)
+            seconds = dict.fromkeys(known, 0.0)
+            for turn in range(rounds):
+                for name, place in known.items():
+                    took = study(place, f"short-{turn}", trials)
+                    print(f"  round {turn + 1}, {name}: {took:.1f} s", flush=True)
+                    seconds[name] += took
     return seconds
 
 

@@ -8,7 +8,6 @@ all-MiniLM-L6-v2 where SENTUNE_MODELS names its folder. Needs the extra `serve`.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -21,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from measure import machine
+from measure import MODELS, machine, minilm
 
 from sentune.encoders import load, prepare
 from sentune.methods import REGISTRY
@@ -80,9 +79,8 @@ def waited(model: Path, max_batch: int) -> list[float]:
 
 
 def main() -> None:
-    models = os.environ.get("SENTUNE_MODELS")
     print(f"{'':28}requests/s   median      99 %")
-    for spec in ("builtin:tiny", *([f"{models}/all-MiniLM-L6-v2"] if models else [])):
+    for spec in ("builtin:tiny", *([minilm()] if MODELS else [])):
         with tempfile.TemporaryDirectory() as folder:
             model = made(spec, Path(folder))
             found = {size: waited(model, size) for size in (1, 32)}

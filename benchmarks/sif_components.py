@@ -6,7 +6,6 @@ that folder; without it, random words and sentences of the same size.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +14,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from measure import Work, measure, report, time_ratio
+from laes_units import glove
+from measure import DATA, Work, measure_all, options, report, time_ratio
 from numpy.typing import NDArray
 
 from sentune.corpora import Kind, read
-from sentune.encoders.words import WordTable, open_words
+from sentune.encoders.words import WordTable
 from sentune.methods.sif import Sif, SifSettings, Variant
 
 ALL = range(1, 151)
@@ -44,19 +44,14 @@ class Data:
 
 
 def real(folder: Path, cache: Path) -> Data:
-    """STS Benchmark with GloVe's 33,860 commonest words and Wikipedia's counts."""
-    words = open_words(
-        f"glove:{folder}/words/glove.840B.300d.33860.txt.gz",
-        f"{folder}/words/enwiki_vocab_min200.txt",
-        cache,
-    )
+    """STS Benchmark with GloVe."""
     parts = []
     for name in ("train", "dev"):
         corpus = read(f"stsb:{folder}/stsbenchmark/sts-{name}.csv", Kind.SCORED_PAIRS)
         columns = corpus.table.to_pydict()
         sentences = columns["sentence1"] + columns["sentence2"]
         parts.append(Pairs(sentences, np.array(columns["score"])))
-    return Data(words, parts[0].sentences, parts[1])
+    return Data(glove(folder, cache), parts[0].sentences, parts[1])
 
 
 def random(words: int = 33_860, pairs: int = 1_500, train: int = 11_498) -> Data:
@@ -76,8 +71,7 @@ def random(words: int = 33_860, pairs: int = 1_500, train: int = 11_498) -> Data
 
 
 def load(cache: Path) -> Data:
-    folder = os.environ.get("SENTUNE_DATA")
-    return real(Path(folder), cache) if folder else random()
+    return real(Path(DATA), cache) if DATA else random()
 
 
 def work(cache: Path, variant: Variant, values: Sequence[int]) -> Work:
@@ -101,20 +95,16 @@ def work(cache: Path, variant: Variant, values: Sequence[int]) -> Work:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--variants", nargs="+", default=["sif", "usif"])
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--repeats", type=int, default=9)
-    o = options.parse_args()
+    o = options(__doc__, variants=["sif", "usif"], repeats=9)
     os.environ["OPENBLAS_NUM_THREADS"] = str(o.threads)  # for the processes that measure
-    source = "STS Benchmark dev" if "SENTUNE_DATA" in os.environ else "random sentences"
+    source = "STS Benchmark dev" if DATA else "random sentences"
     with TemporaryDirectory() as folder:
         cache = Path(folder)
         load(cache)
         for variant in o.variants:
             ways = {"1 number of components": ONE, "all from 1 to 150": ALL}
             works = {name: partial(work, cache, variant, way) for name, way in ways.items()}
-            rows = [(n, measure(w, repeats=o.repeats, threads=o.threads)) for n, w in works.items()]
+            rows = measure_all(works, repeats=o.repeats, threads=o.threads)
             report(f"{variant}: sentences to Pearson's r, {source}, 1500 pairs", rows, o.threads)
             one, every = (make() for make in works.values())
             ratio = time_ratio(every, one, o.repeats)

@@ -15,9 +15,7 @@ from pathlib import Path
 from statistics import median
 
 import psutil
-from measure import machine
-from rich.console import Console
-from rich.table import Table
+from measure import machine, show, table_of
 
 ROUNDS = 5
 JOB = ("jobs/tune_gumbel.py", "--trials=1", "--finalists=0", "--max-examples=512", "--no-history")
@@ -68,18 +66,16 @@ def cpu(process: psutil.Process) -> float:
 
 def main() -> None:
     """Prints the medians."""
-    console = Console()
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "sitecustomize.py").write_text(HOOK)
         start(Path(name), "filling")
         found = [start(Path(name), f"round-{number}") for number in range(ROUNDS)]
-    table = Table(title=f"To the first step, median of {ROUNDS}\n{machine(1)}")
-    for column in ("from the command to the first training step", "seconds"):
-        table.add_column(column)
+    columns = ("from the command to the first training step", "seconds")
+    table = table_of(f"To the first step, median of {ROUNDS}", *columns, caption=machine(1))
     table.add_row("wall time", f"{median(seconds for seconds, _ in found):.1f}")
     for part in found[0][1]:
         table.add_row(f"CPU time: {part}", f"{median(spent[part] for _, spent in found):.1f}")
-    console.print(table)
+    show(table)
 
 
 if __name__ == "__main__":

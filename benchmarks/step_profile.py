@@ -12,7 +12,6 @@ the built-in encoder and corpora are profiled. Arguments: names of methods.
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import time
@@ -23,9 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import machine, product_speed
-from rich.console import Console
-from rich.table import Table
+from measure import DATA, machine, minilm, product_speed, show, snli, table_of
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
@@ -115,15 +112,12 @@ def watch(method: Any, optimizer: torch.optim.Optimizer, clock: Clock) -> None:
 def prepared(name: str, scratch: Path, clock: Clock) -> Callable[[], None]:
     """Return a step of a method, watched by ``clock``."""
     kind: type[GradientMethod] = TRAINED[name]
-    data, models = os.environ.get("SENTUNE_DATA"), os.environ.get("SENTUNE_MODELS")
-    real = data and kind.kind in (Kind.TRIPLETS, Kind.SENTENCES)
-    corpus = (
-        f"snli:{data}/snli/snli_1.0_train_first100k.jsonl.gz" if real else BUILTIN[kind.kind][0]
-    )
+    real = DATA and kind.kind in (Kind.TRIPLETS, Kind.SENTENCES)
+    corpus = snli("train_first100k") if real else BUILTIN[kind.kind][0]
     inputs = InputMaker(max_length=LENGTH, cache=scratch, limit=BATCH * (STEPS + 2)).inputs(
         kind,
         (corpus,),
-        encoder=f"{models}/all-MiniLM-L6-v2" if models else "builtin:tiny",
+        encoder=minilm(),
         decoder="builtin:tiny",
         vectors="builtin:ppmi",
     )
@@ -148,11 +142,9 @@ def prepared(name: str, scratch: Path, clock: Clock) -> Callable[[], None]:
 def main(names: list[str]) -> None:
     """Prints a row for each method: milliseconds a step, shares of the phases, and products."""
     torch.set_num_threads(1)
-    encoder = "all-MiniLM-L6-v2" if os.environ.get("SENTUNE_MODELS") else "builtin:tiny"
+    encoder = Path(minilm()).name
     title = f"A step of batch {BATCH}, {encoder}, float32: shares of its CPU time in %"
-    table = Table(title=title, caption=machine(1), title_justify="left")
-    for column in ("", "ms", *PHASES, "products", "of peak"):
-        table.add_column(column, justify="right" if column else "left")
+    table = table_of(title, "", "ms", *PHASES, "products", "of peak", caption=machine(1))
     originals = torch.autograd.backward, torch.nn.utils.clip_grad_norm_
     for name in names or list(TRAINED):
         clock = Clock()
@@ -175,7 +167,7 @@ def main(names: list[str]) -> None:
         shares = (f"{spent.get(phase, 0) / seconds:.1%}"[:-1] for phase in PHASES)
         cells = (*shares, f"{products:.0%}"[:-1], f"{peak:.0%}"[:-1])
         table.add_row(name, f"{seconds / STEPS * 1e3:.0f}", *cells)
-    Console(width=110).print(table)
+    show(table)
 
 
 if __name__ == "__main__":

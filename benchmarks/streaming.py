@@ -27,9 +27,7 @@ from typing import Any
 import numpy as np
 import psutil
 import ray
-from measure import machine
-from rich.console import Console
-from rich.table import Table
+from measure import machine, show, table_of
 
 from sentune.code import runtime_env
 from sentune.corpora import Kind
@@ -155,9 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sentences", type=int, nargs="?", default=LARGE)
     most = parser.parse_args().sentences
-    table = Table(title="streaming", title_justify="left")
-    for column in ("sentences", "prepare /s", "GB", "pass /s", "GB "):
-        table.add_column(column, justify="right")
+    table = table_of("streaming", "sentences", "prepare /s", "GB", "pass /s", "GB ")
     rates = []
     with TemporaryDirectory() as folder:
         for sentences in (SMALL, most):
@@ -169,10 +165,8 @@ def main() -> None:
                 f"{rows / passing:,.0f}", f"{second / GIGABYTE:.2f}",
             )  # fmt: skip
     ratios = [large / small for small, large in zip(*rates, strict=True)]
-    Console(width=110).print(table, machine(1))
-    Console(width=110).print(
-        f"speed at {most:,} of that at {SMALL:,}: prepare {ratios[0]:.2f}, pass {ratios[1]:.2f}"
-    )
+    show(table, machine(1))
+    show(f"speed at {most:,} of that at {SMALL:,}: prepare {ratios[0]:.2f}, pass {ratios[1]:.2f}")
     if held > MEMORY_LIMIT or min(ratios) < SLOWEST:
         raise SystemExit(1)
 

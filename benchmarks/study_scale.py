@@ -16,12 +16,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import ray
 from empty_trials import OBJECTIVE, empty
 from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sentune.code import runtime_env
 from sentune.lazy_import import collect_rarely
 from sentune.records import StudySummary
 from sentune.study.space.space import SearchSpace, Uniform
@@ -29,7 +27,7 @@ from sentune.study.study import Study, StudyConfig
 from sentune.tracking import Tracker
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.trial import Progress
-from tests.toy_trials import toy_spec
+from tests.toy_trials import cluster_of_two_cpus, toy_spec
 
 TRIALS, RESUME_SECONDS, SHOW_SECONDS, COMPARE_SECONDS = 10_000, 30, 3, 10
 SPACE = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Uniform(0.0, 1.0)})
@@ -110,11 +108,8 @@ def shown(folder: Path) -> float:
 
 def main() -> None:
     collect_rarely()  # as a job does
-    ray.init(
-        address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
-        logging_level="ERROR", runtime_env=runtime_env(),
-    )  # fmt: skip
-    with tempfile.TemporaryDirectory() as place:
+    cluster = cluster_of_two_cpus(logging_level="ERROR")
+    with cluster, tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         made = Study(config(folder), SPACE, toy_spec, empty, (), {})
         milestones = made.config.milestones("max")
@@ -128,7 +123,6 @@ def main() -> None:
         show = shown(folder)
         resume, sent = resumed(folder)
         passes = compared(folder)
-    ray.shutdown()
     print(f"a study of {TRIALS:,} trials")
     print(f"  started again, nothing left to do  {resume:6.1f} s (at most {RESUME_SECONDS})")
     print(f"  sentune study show                 {show:6.1f} s (at most {SHOW_SECONDS})")

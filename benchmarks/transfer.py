@@ -1,16 +1,15 @@
 """MR's protocol, folds in folds, against scikit-learn's grid search in a cross-validation.
 
-python benchmarks/transfer.py [--rows 10662 --folds 10]
+python benchmarks/transfer.py [--rows 10662 --folds 10]: all of MR, the folds of SentEval
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 from functools import partial
 
 import numpy as np
-from measure import Work, measure, report
+from measure import Work, measure_all, options, report
 
 from sentune.tasks.transfer_solver import GRID, SEED, Labels, Part, nested
 
@@ -41,21 +40,12 @@ def theirs(count: int, width: int, folds: int) -> Work:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--rows", type=int, default=3000, help="10662 is all of MR")
-    options.add_argument("--width", type=int, default=300)
-    options.add_argument("--folds", type=int, default=5, help="10 in SentEval")
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--repeats", type=int, default=1)
-    o = options.parse_args()
+    o = options(__doc__, rows=3000, width=300, folds=5, repeats=1)
     for library in ("OPENBLAS", "OMP"):
         os.environ[f"{library}_NUM_THREADS"] = str(o.threads)  # for the processes that measure
-    ways = {"scikit-learn": theirs, "sentune": ours}
     sizes = (o.rows, o.width, o.folds)
-    found = [
-        (name, measure(partial(way, *sizes), repeats=o.repeats, threads=o.threads))
-        for name, way in ways.items()
-    ]
+    ways = {"scikit-learn": partial(theirs, *sizes), "sentune": partial(ours, *sizes)}
+    found = measure_all(ways, repeats=o.repeats, threads=o.threads)
     fits = o.folds * o.folds * len(GRID)
     title = f"{fits} fits of {o.rows} rows, {o.width} wide, {o.folds} folds in {o.folds} folds"
     report(title, found, o.threads)

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import machine
-from rich.console import Console
-from rich.table import Table
+from measure import machine, show, table_of
 
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
@@ -125,21 +123,12 @@ def main() -> None:
             place = (folder, dev, encoder, scratch / str(turn))
             found["loop alone"].append(without_ray(*place))
             found["trial on Ray"].append(with_ray(*place))
-    report({way: min(seconds) for way, seconds in found.items()})
-
-
-def report(best: dict[str, float]) -> None:
-    """A row for each, and how much longer the trial takes."""
-    table = Table(
-        title=f"{EXAMPLES * 8 // 9:,} examples of builtin:nli with two validations",
-        caption=machine(1),
-        title_justify="left",
-    )
-    for column in ("", "seconds", "of the loop alone"):
-        table.add_column(column, justify="right" if column else "left")
+    best = {way: min(seconds) for way, seconds in found.items()}
+    title = f"{EXAMPLES * 8 // 9:,} examples of builtin:nli with two validations"
+    table = table_of(title, "", "seconds", "of the loop alone", caption=machine(1))
     for way, seconds in best.items():
         table.add_row(way, f"{seconds:.2f}", f"{seconds / best['loop alone']:.3f}x")
-    Console(width=110).print(table)
+    show(table)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measure import machine
-from rich.console import Console
-from rich.table import Table
+from measure import MODELS, machine, minilm, show, snli, table_of
 
 from sentune.corpora import Kind, read
 from sentune.corpora.stream import hand_out, share
@@ -74,9 +72,7 @@ def main() -> None:
     logging.disable(logging.WARNING)
     # as nice as this process, or a busy machine decides; the name is Ray's
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
-    data, models = os.environ.get("SENTUNE_DATA"), os.environ.get("SENTUNE_MODELS")
-    corpus = f"snli:{data}/snli/snli_1.0_train_first100k.jsonl.gz" if data else "builtin:nli"
-    encoder = f"{models}/all-MiniLM-L6-v2" if models else "builtin:tiny"
+    corpus, encoder = snli("train_first100k"), minilm()
     best = dict.fromkeys(WAYS, 0.0)
     with tempfile.TemporaryDirectory() as scratch, connected():
         rows = BATCH * (WARM_UP + STEPS)
@@ -87,16 +83,12 @@ def main() -> None:
                 speed = examples_a_second(inputs, trials, workers, f"{scratch}/{turn}")
                 best[way] = max(best[way], speed)
     name, one = Path(encoder).name, next(iter(best.values()))
-    table = Table(title=f"GumbelCSE, {name}, batch {BATCH}", title_justify="left")
-    table.add_column("")
-    for column in ("examples a second", "of one worker's"):
-        table.add_column(column, justify="right")
+    title = f"GumbelCSE, {name}, batch {BATCH}"
+    table = table_of(title, "", "examples a second", "of one worker's", caption=machine(1))
     for way, speed in best.items():
         table.add_row(way, f"{speed:.1f}", f"{speed / one:.2f}x")
-    console = Console(width=110)
-    console.print(table)
-    console.print(machine(1))
-    if models and best["two workers"] < AIM * one:
+    show(table)
+    if MODELS and best["two workers"] < AIM * one:
         raise SystemExit(f"two workers are to be at least {AIM} times as fast as one")
 
 

@@ -14,10 +14,18 @@ import pandas as pd
 import pytest
 import torch
 
+from benchmarks import quick_tables
 from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue
 from sentune.papers.make import MadeCell, MadeTable, TableMaker, _of_trial
-from sentune.papers.page import comparison_table, differences, report, rows_by_state, to_csv
+from sentune.papers.page import (
+    comparison_table,
+    differences,
+    report,
+    rows_by_state,
+    to_csv,
+    write,
+)
 from sentune.papers.table import (
     DataFolder,
     StudyChoices,
@@ -318,6 +326,59 @@ def test_interpretations_are_taken_against_the_paper_s_references(
     assert {"MNLI-mismatched, annotated", "SNLI train"} <= found.keys()
 
 
+def test_a_maker_of_two_tables_measures_with_the_data_sets_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = dict(NLI)
+    for name in ("train", "dev"):
+        file = tmp_path / f"{name}.csv"
+        file.write_text("sentence1,sentence2,condition,label\nA,B,color,1\nC,D,size,5\n")
+        data[f"C-STS {name}"] = f"csts:{file}"
+    name, row = "gumbelcse/table-4", "GumbelCSE-con"
+    asked, _ = measured_by(monkeypatch, name, row, data, 0)
+    asked.clear()
+    paper, table = find_published(name)
+    assert isinstance(table, PublishedTable)
+    rows = tuple(one.model_copy(update={"figures": ()}) for one in table.rows if one.name == row)
+    table = table.model_copy(update={"rows": rows, "columns": table.columns[:1]})
+    other = table.model_copy(update={"dev": {"csts": "C-STS dev"}, "references": "C-STS dev"})
+    wanted = replace(choices(None, quick=False), data=DataFolder(None, data))
+    maker = TableMaker(choices=wanted, say=lambda said: None)
+    for one in (table, other, table, table.model_copy(update={"reference_rows": 1})):
+        maker.make(paper, one)
+    assert [one["dev"]["csts"] for one in asked] == [
+        data["C-STS train"], data["C-STS dev"], data["C-STS train"],
+    ]  # fmt: skip
+    assert [dict(one["model"].references.sizes) for one in asked] == [{2: 4}, {2: 4}, {1: 2}]
+
+
+def test_a_maker_trains_linear_for_the_corpora_of_each_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def run_linear(tests: dict[str, Any], **_: Any) -> Any:
+        asked.append([*tests])
+        return SimpleNamespace(metrics={f"{spec}/accuracy": 0.5 for spec in tests})
+
+    monkeypatch.setattr("sentune.training.linear.run_linear", run_linear)
+    paper, table = find_published("gumbelcse/table-1")
+    assert isinstance(table, PublishedTable)
+    (row,) = [row for row in table.rows if row.model == "linear"]
+    row = row.model_copy(update={"figures": ()})
+    data = DataFolder(None, {**NLI, "SNLI test": "snli:test.jsonl", "SICK test": "sick:S.txt"})
+    maker = TableMaker(
+        choices=replace(choices(None, quick=False), data=data), say=lambda said: None
+    )
+    for place in (0, 2, 0):
+        columns = table.columns[place : place + 1]
+        (cell,) = maker.make(
+            paper, table.model_copy(update={"rows": (row,), "columns": columns})
+        ).cells
+        assert (cell.ours, cell.reason) == (50.0, "")
+    assert asked == [["snli:test.jsonl"], ["sick:S.txt"]]
+
+
 def test_readouts_of_a_data_set_that_is_not_there_are_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -417,6 +478,12 @@ def test_ours_stands_under_the_paper_s_with_what_differs(folder: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv(made))))
     assert [row["ours"] for row in rows] == ["91.24", "", "70.00"]
     assert [row["paper"] for row in rows] == ["98.1", "92.41", ""]
+
+    write("gumbelcse/table-2", made, folder)
+    part = quick_tables._section("gumbelcse/table-2", paper, table, folder, 7)
+    assert "|  | ours | **91.24** |  | **70.00** |" in part
+    assert "- SNLI test: evaluated on snli:dev." in part
+    assert part.endswith("Made in 7 s.\n")
 
 
 def test_the_docs_say_of_each_row_whether_it_runs() -> None:

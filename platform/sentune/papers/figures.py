@@ -14,7 +14,7 @@ from sentune.errors import CorpusError, SentuneError
 from sentune.io.atomic import write_document
 from sentune.papers.table import StudyChoices, Unavailable, study_of
 from sentune.report.blocks import Block, Cell, Chart, Figure, Section, StudyReport, Table, Text
-from sentune.report.drawing import canvas, to_canvas
+from sentune.report.drawing import UNSIGNED, canvas, to_canvas
 from sentune.report.published import Paper, PlotLine, PublishedPlot, PublishedRow
 from sentune.report.render import to_html
 
@@ -162,8 +162,8 @@ def write_plot(
         [(line.name, x, y) for line in lines for x, y in zip(line.x, line.y, strict=True)],
         columns=["line", plot.x, plot.y],
     )
-    rows = [[Cell(f"{value:.4g}", value) if i else value for i, value in enumerate(point)]
-            for point in points.itertuples(index=False)]  # fmt: skip
+    rows = [[line, *(Cell(f"{value:.4g}", value) for value in point)]
+            for line, *point in points.itertuples(index=False)]  # fmt: skip
     table = Table(heads=tuple(points.columns), rows=rows)
     chart = Chart("plot", plot.name, plot.caption, lambda: _plotly(plot, lines), table, wide=True)
     blocks: list[Block] = [chart, *(Text(said, "note") for said in differs)]
@@ -175,8 +175,7 @@ def write_plot(
     )
     drawing = Figure("plot", plot.name, plot.caption, lambda axes: _drawn(plot, lines, axes))
     folder.mkdir(parents=True, exist_ok=True)
-    unsigned = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    to_canvas(drawing).savefig(folder / f"{stem}.svg", format="svg", metadata=unsigned)
+    to_canvas(drawing).savefig(folder / f"{stem}.svg", format="svg", metadata=UNSIGNED)
     texts = {"html": to_html(page), "csv": str(points.to_csv(index=False))}
     written = [write_document(str(folder), f"{stem}.{kind}", text) for kind, text in texts.items()]
     return [*map(Path, written), folder / f"{stem}.svg"]

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sentune.embedder.references import StoredReferences
     from sentune.study_result import StudyResult
 
+T = TypeVar("T")
 
 PUBLISHED_ONLY = "published only"
 """Reason of cells in rows that cannot be reproduced here."""
@@ -94,12 +95,7 @@ class TableMaker:
     choices: StudyChoices
     say: Callable[[str], None]
     _asked: dict[str, PaperStudy] = field(default_factory=dict)
-    _studies: dict[str, StudyResult] = field(default_factory=dict)
-    _linear: dict[str, dict[str, float]] = field(default_factory=dict)
-    _models: dict[str, Embedder] = field(default_factory=dict)
-    _tables: dict[str, Data] = field(default_factory=dict)
-    _drawn: dict[tuple[str, str], StoredReferences] = field(default_factory=dict)
-    _measured: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict)
+    _made: dict[tuple[object, ...], Any] = field(default_factory=dict)
 
     def make(self, paper: Paper, table: PublishedTable) -> MadeTable:
         """Run or resume the studies of a table and measure all of its cells.
@@ -120,6 +116,13 @@ class TableMaker:
             notes=tuple(self._notes(paper, table)),
             folder=self.choices.data.folder,
         )
+
+    def _once(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
+        """Return the result of ``make``, called once for each key of what the result depends on."""
+        if key not in self._made:
+            self._made[key] = make()
+        made: T = self._made[key]
+        return made
 
     def _notes(self, paper: Paper, table: PublishedTable) -> list[str]:
         quick = self.choices.quick_of(paper.trained[table.trained])
@@ -213,12 +216,10 @@ class TableMaker:
             model = f"{model}{'&' if '?' in model else '?'}vectors={vectors}"
             if width := self.choices.quick_of(figure.trained).width:
                 model = f"{model}&size={width}"
-        if model not in self._models:
-            try:
-                self._models[model] = Embedder.load(model)
-            except InvalidValue as error:
-                raise Unavailable(str(error)) from error
-        return model, self._models[model]
+        try:
+            return model, self._once(("model", model), lambda: Embedder.load(model))
+        except InvalidValue as error:
+            raise Unavailable(str(error)) from error
 
     def _references(
         self, figure: PublishedFigure, study: PaperStudy, model: Embedder
@@ -238,23 +239,27 @@ class TableMaker:
         if spec is None:
             part = stored.sentences[:few], stored.embeddings[:few]
             return stored if few is None else StoredReferences(*part)
-        key = study.name, spec
-        if key not in self._drawn:
+        rows = few or figure.table.reference_rows
+
+        def draw() -> StoredReferences:
             table = read(spec, kind_of_references(spec)).table
-            rows = few or figure.table.reference_rows or table.num_rows
-            drawn = References.sample(table, [rows], self.choices.options.get("seed", 0))
+            seed = self.choices.options.get("seed", 0)
+            drawn = References.sample(table, [rows or table.num_rows], seed)
             embeddings = model.embed(drawn.sentences, show_progress=False).cpu()
-            self._drawn[key] = StoredReferences(drawn.sentences, embeddings, drawn.sizes)
-        return self._drawn[key]
+            return StoredReferences(drawn.sentences, embeddings, drawn.sizes)
+
+        return self._once(("references", study.name, spec, rows), draw)
 
     def _run(self, study: PaperStudy) -> StudyResult:
         from sentune.api import tune
 
-        if study.name not in self._studies:
+        def run() -> StudyResult:
             self.say(f"== study {study.name}")
-            self._studies[study.name] = tune(study.method, study=study.name, **study.options)
+            result = tune(study.method, study=study.name, **study.options)
             self._asked[study.name] = study
-        return self._studies[study.name]
+            return result
+
+        return self._once(("study", study.name), run)
 
     def _model_folder(self, study: PaperStudy) -> str | None:
         """Return the model folder of a study, run or resumed unless it is complete.
@@ -275,18 +280,20 @@ class TableMaker:
         """Return the metrics of LINEAR on all data sets of a table, as ``CORPUS/metric``."""
         from sentune.training.linear import LinearSettings, run_linear
 
-        if figure.table.name not in self._linear:
-            asked = linear_of(figure.table, figure.trained, self.choices)
-            tests: dict[str, tuple[str, str]] = {}
-            for column in figure.table.columns:
-                if self.choices.data.find(column.data) is not None:
-                    spec = self._corpus(column.parts[0], figure)
-                    tests[spec] = task_of(column.parts[0]), spec
+        asked = linear_of(figure.table, figure.trained, self.choices)
+        parts = [column.parts[0] for column in figure.table.columns]
+        parts = [part for part in parts if self.choices.data.find(part.data) is not None]
+        specs = {self._corpus(part, figure): part for part in parts}
+        tests = {spec: (task_of(part), spec) for spec, part in specs.items()}
+
+        def run() -> dict[str, float]:
             self.say(f"== linear, {asked.options['corpus']}")
             settings = LinearSettings(seed=self.choices.options.get("seed", 0))
             found = run_linear(**asked.options, tests=tests, settings=settings, say=self.say)
-            self._linear[figure.table.name], self._asked[asked.name] = dict(found.metrics), asked
-        return self._linear[figure.table.name]
+            self._asked[asked.name] = asked
+            return dict(found.metrics)
+
+        return self._once(("linear", *asked.options.items(), *tests.items()), run)
 
     def _rows(self, figure: PublishedFigure, part: Measurement, spec: str) -> Data:
         """Return the data of a measurement: the corpus' name, or for transfer tasks its rows."""
@@ -296,10 +303,13 @@ class TableMaker:
 
         if (kind := TRANSFER.get(task_of(part))) is None:
             return spec
-        if spec not in self._tables:
-            corpus, most = read(spec, kind), self.choices.quick_of(figure.trained).transfer
-            self._tables[spec] = (corpus if most is None else stratified_part(corpus, most)).table
-        return self._tables[spec]
+        most = self.choices.quick_of(figure.trained).transfer
+
+        def rows() -> Data:
+            corpus = read(spec, kind)
+            return (corpus if most is None else stratified_part(corpus, most)).table
+
+        return self._once(("rows", spec, kind, most), rows)
 
     def _measure(
         self,
@@ -312,24 +322,26 @@ class TableMaker:
     ) -> pd.DataFrame:
         from sentune.api import evaluate
 
-        task = task_of(part)
-        exclude = figure.table.exclude
-        measured = name, str(figure.row.readouts), task, spec, exclude
-        if measured not in self._measured:
+        task, table, row = task_of(part), figure.table, figure.row
+        quick = self.choices.quick_of(figure.trained)
+        own = table.dev.get(task)
+        dev = self.choices.data.find(own) if own is not None else None
+        tuned = {task: cut(dev, quick.rows)} if dev is not None else None
+
+        def measure() -> pd.DataFrame:
             self.say(f"== {task} of {name} on {spec}")
-            quick = self.choices.quick_of(figure.trained)
-            own = figure.table.dev.get(task)
-            dev = self.choices.data.find(own) if own is not None else None
-            tuned = {task: cut(dev, quick.rows)} if dev is not None else None
-            self._measured[measured] = evaluate(
+            return evaluate(
                 model,
                 {task: rows},
                 dev=tuned,
                 folds=quick.folds,
-                exclude=exclude,
-                component_from="task" if figure.row.method == "invertible" else "corpus",
+                exclude=table.exclude,
+                component_from="task" if row.method == "invertible" else "corpus",
             )
-        return self._measured[measured]
+
+        references = table.references, quick.references or table.reference_rows
+        key = name, str(row.readouts), task, spec, table.exclude, str(tuned), references
+        return self._once(("measure", *key, quick.folds, quick.transfer), measure)
 
 
 def _changed(

@@ -146,14 +146,11 @@ class Facts:
 Block: TypeAlias = Table | Figure | Chart | Text | Facts
 
 
-def is_empty(block: Block | None) -> bool:
-    """Return whether a block is None, an empty text, or a table without rows and caption."""
-    match block:
-        case Text():
-            return not block.text
-        case Table():
-            return not (block.rows or block.caption)
-    return block is None
+def is_empty(block: Block) -> bool:
+    """Return whether a block is an empty text, or a table without rows and caption."""
+    if isinstance(block, Text):
+        return not block.text
+    return isinstance(block, Table) and not (block.rows or block.caption)
 
 
 class Section(NamedTuple):

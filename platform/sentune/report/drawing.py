@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from sentune.credentials import without_credentials
-from sentune.formatting import measured
+from sentune.formatting import is_share, measured
 from sentune.records import TrialState
 from sentune.report.blocks import Chart, Figure
 
@@ -33,6 +33,8 @@ COLOURS = {
 """CSS variable of style.css -> the fixed colour that it replaces in drawings."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 """The font of style.css; plotly's layout depends on its widths."""
+UNSIGNED = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+"""Metadata of an SVG file: none, so that equal drawings are equal files."""
 MARKERS: dict[TrialState, dict[str, Any]] = {
     TrialState.COMPLETE: {"marker": "o", "facecolor": ACCENT, "edgecolor": ACCENT},
     TrialState.PRUNED: {"marker": "v", "facecolor": "none", "edgecolor": MUTED},
@@ -100,9 +102,9 @@ def to_svg(figure: Figure) -> str:
     """
     import matplotlib as mpl
 
-    buffer, unsigned = io.StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    buffer = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": figure.name}):
-        to_canvas(figure).savefig(buffer, format="svg", transparent=True, metadata=unsigned)
+        to_canvas(figure).savefig(buffer, format="svg", transparent=True, metadata=UNSIGNED)
     text = buffer.getvalue()
     root = ElementTree.fromstring(text[text.index("<svg") :])
     for style in root.findall("{*}defs[{*}style]"):  # it would apply to the whole page
@@ -148,7 +150,7 @@ def metric_axis(axes: Axes, metric: str, along: str = "y") -> None:
     """Label an axis with a metric and format its ticks in the metric's unit."""
     axis = axes.xaxis if along == "x" else axes.yaxis
     axis.set_label_text(plain(metric))
-    if measured(metric, 0.5).endswith("%"):
+    if is_share(metric):
         percent_axis(axis)
     else:
         axis.set_major_formatter(lambda value, _: measured(metric, value))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentune.formatting import clock, counted, hours, percent, setting
-from sentune.records import StudySummary, TrialState
+from sentune.records import FinalistRecord, StudySummary, TrialRecord, TrialState
 from sentune.report.blocks import Block, Cell, Row, Table, Text
 from sentune.report.figures import cost
 from sentune.report.view import View
@@ -40,23 +40,19 @@ def _totals(view: View) -> Table:
     def planned(name: str) -> int | str:
         return plan[name] if isinstance(plan.get(name), int) else ""
 
-    def seconds(of: float) -> Cell:
-        return Cell(clock(of), of)
+    def seconds(of: Sequence[TrialRecord | FinalistRecord]) -> Cell:
+        total = sum(one.seconds for one in of)
+        return Cell(clock(total), total)
 
     rows: list[Row] = [
-        [
-            "trials",
-            spent.trials or len(own),
-            limit("max_trials"),
-            planned("trials"),
-        ],
+        ["trials", spent.trials or len(own), limit("max_trials"), planned("trials")],
         ["examples", examples, "", planned("examples_at_most")],
         ["wall time", Cell(hours(spent.hours), spent.hours), limit("max_hours", " h"), ""],
         ["GPU time", Cell(hours(gpu), gpu), limit("max_gpu_hours", " h"), ""],
-        ["seconds of trials", seconds(sum(t.seconds for t in own)), "", ""],
+        ["seconds of trials", seconds(own), "", ""],
     ]
     if finals:
-        rows.append(["seconds of finalists", seconds(sum(f.seconds for f in finals)), "", ""])
+        rows.append(["seconds of finalists", seconds(finals), "", ""])
     return Table(heads=("", "used", "limit", "planned at most"), rows=rows, beside=True)
 
 
