@@ -10,10 +10,12 @@ import gc
 import multiprocessing
 import os
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -68,8 +70,10 @@ class Program:
         self, words: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path | None = None
     ) -> None:
         self.words = words
-        apart = Path(tempfile.mkdtemp(prefix="forked-"))
-        self._files = (log,) if log else (apart / "out", apart / "err")
+        if log is None:
+            apart = Path(tempfile.mkdtemp(prefix="forked-"))
+            weakref.finalize(self, shutil.rmtree, apart, ignore_errors=True)
+        self._files = (apart / "out", apart / "err") if log is None else (log,)
         for file in self._files:
             file.write_text("")
         given = (list(words), dict(env), cwd, self._files[0], self._files[-1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -35,7 +37,9 @@ Columns = dict[str, list[np.ndarray]]
 @cache
 def scratch() -> Path:
     """A folder of this process."""
-    return Path(mkdtemp(prefix="intersent-"))
+    folder = mkdtemp(prefix="intersent-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 @cache
