@@ -192,7 +192,9 @@ class TimeLeft:
             finals=plan["finalists"],
             concurrent=plan["concurrent_now"] or plan["concurrent"],
             milestones=config.milestones(space.mode),
-            chances={at: reached[then] / reached[at] for at, then in pairwise(reached)},
+            chances={
+                at: reached[then] / reached[at] for at, then in pairwise(reached) if reached[at]
+            },
             reused=config.launched_by == "inline",
             judged=judged,
         )
