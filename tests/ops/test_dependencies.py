@@ -23,12 +23,12 @@ OWN = {"sentune", "search_spaces"}
 
 
 def imported(file: Path) -> set[str]:
-    """Top-level packages that a file imports, within functions too, but not for types alone."""
+    """Top-level packages that a file imports, in functions or lazily too, not for types alone."""
     found = set[str]()
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    for_types = [node for node in ast.walk(tree) if isinstance(node, ast.If)
-                 and ast.unparse(node.test) == "TYPE_CHECKING"]  # fmt: skip
-    skipped = {id(node) for block in for_types for node in ast.walk(block)}
+    for_types = [line for node in ast.walk(tree) if isinstance(node, ast.If)
+                 and ast.unparse(node.test) == "TYPE_CHECKING" for line in node.body]  # fmt: skip
+    skipped = {id(node) for line in for_types for node in ast.walk(line)}
     for node in ast.walk(tree):
         if id(node) in skipped:
             continue
@@ -36,6 +36,8 @@ def imported(file: Path) -> set[str]:
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
             found.add((node.module or "").partition(".")[0])
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "LazyModule":
+            found.add(ast.literal_eval(node.args[0]))
     return found
 
 

@@ -64,11 +64,14 @@ def halved(spec: TrialSpec, workers: int = 1) -> int:
     """Return half of each worker's micro-batch, rounded up; 0 if it is 1 already."""
     # imported here, because all workers import this module, but few run out of memory
     from sentune.methods import TRAINED, find
-    from sentune.training.settings import split
+    from sentune.training.settings import TrainingSettings
 
-    if spec.method not in TRAINED and ":" not in spec.method:
-        return 0
-    _, training = split(spec.settings, find(spec.method))
-    share = math.ceil(training.batch_size / max(1, workers))
-    now = min(spec.micro_batch or training.micro_batch or share, share)
-    return math.ceil(now / 2) if now > 1 else 0
+    usual = {"batch_size": 1, "micro_batch": None}
+    if spec.method in TRAINED or ":" in spec.method:
+        usual["batch_size"] = TrainingSettings.model_fields["batch_size"].default
+        usual |= find(spec.method).training_defaults
+    stated = {**usual, **spec.settings}
+    share = math.ceil(int(stated["batch_size"]) / max(1, workers))
+    micro = stated["micro_batch"]
+    now = spec.micro_batch or (share if micro in (None, "none") else int(micro))
+    return math.ceil(min(now, share) / 2) if min(now, share) > 1 else 0

@@ -34,6 +34,7 @@ from sentune.io.bounded_read import bounded_lines
 from sentune.io.folders import cached_folder
 from sentune.io.object_store import files_at
 
+FORMATS = ("glove", "fasttext")
 PACKAGE = "wordfreq:"
 
 BAD_LINES = 100
@@ -77,7 +78,7 @@ def check_words(vectors: str, frequencies: str | None) -> None:
 def _parsed(spec: str) -> tuple[str, str]:
     """Return format and path of a specification; raise ``InvalidValue`` for another one."""
     form, _, path = spec.partition(":")
-    if form not in ("glove", "fasttext") or not path:
+    if form not in FORMATS or not path:
         raise InvalidValue("--vectors", spec, "write glove:FILE or fasttext:FILE")
     return form, path
 
