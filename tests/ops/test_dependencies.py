@@ -37,7 +37,7 @@ def imported(file: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and not node.level:
             found.add((node.module or "").partition(".")[0])
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "LazyModule":
-            found.add(ast.literal_eval(node.args[0]))
+            found.add(ast.literal_eval(node.args[0]).partition(".")[0])
     return found
 
 
