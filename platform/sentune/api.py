@@ -314,9 +314,12 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _set(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return settings as values of ``--set``."""
+
+    def text(value: Any) -> str:
+        return "none" if value is None else str(value)
+
     lists = {n: v if isinstance(v, list | tuple) else [v] for n, v in settings.items()}
-    texts = {n: ["none" if one is None else str(one) for one in some] for n, some in lists.items()}
-    return tuple(f"{name}={','.join(some)}" for name, some in texts.items())
+    return tuple(f"{name}={','.join(map(text, values))}" for name, values in lists.items())
 
 
 def _corpora(tasks: Mapping[str, Data]) -> list[tuple[str, Corpus]]:

@@ -110,14 +110,17 @@ def with_ends(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
     whole: dict[int, TrialRecord] = {}
     for trial in sorted(trials, key=lambda trial: trial.id):  # a parent comes before
         before = whole.pop(trial.parent, None) if trial.parent is not None else None
-        whole[trial.id] = trial if before is None else replace(
-            trial,
-            curve=before.curve | trial.curve,
-            seconds=before.seconds + trial.seconds,
-            gpu_seconds=before.gpu_seconds + trial.gpu_seconds,
-            restarts=before.restarts + trial.restarts,
-            notes=before.notes + trial.notes,
-        )  # fmt: skip
+        joined = trial
+        if before is not None:
+            joined = replace(
+                trial,
+                curve=before.curve | trial.curve,
+                seconds=before.seconds + trial.seconds,
+                gpu_seconds=before.gpu_seconds + trial.gpu_seconds,
+                restarts=before.restarts + trial.restarts,
+                notes=before.notes + trial.notes,
+            )
+        whole[trial.id] = joined
     return [*whole.values()]
 
 
@@ -221,7 +224,7 @@ class StudySummary:
         baselines: ``task/rule`` -> value of a rule without a trained model.
         against_rules: metric of the model on test -> rule -> ``PairedTest`` on the same items.
         model: path or URI of the exported model.
-        reason: why the study ended; empty if it is complete.
+        reason: why the study ended early, failed or was stopped; empty if it ran as planned.
         objectives: ``{"metric", "mode"}`` of each; several have a Pareto front.
         front: numbers of the trials on the Pareto front.
         verdict: whether the winner is better than the runner-up, as a sentence.

@@ -285,6 +285,33 @@ def test_a_note_that_a_dashboard_adds_under_a_compaction_is_kept(
     assert [file.name for file in Path(path).parent.iterdir()] == ["optuna.journal"]
 
 
+@pytest.mark.timeout(60)
+def test_a_lock_of_a_dashboard_that_was_killed_before_the_storage_was_moved_is_removed(
+    path: str, journal: StudyJournal
+) -> None:
+    end_one(journal)
+    Path(f"{path}.lock").symlink_to("/moved/optuna.journal")
+    before = journal.get_all_trials(0)
+    journal.compact()
+    assert StudyJournal(path).get_all_trials(0) == before
+    assert [file.name for file in Path(path).parent.iterdir()] == ["optuna.journal"]
+
+
+def test_a_journal_is_compacted_on_a_file_system_without_links(
+    path: str, journal: StudyJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    for _ in range(9):
+        end_one(journal)
+    before, size = journal.get_all_trials(0), Path(path).stat().st_size
+    monkeypatch.setattr(os, "symlink", refuse)
+    journal.compact()
+    assert Path(path).stat().st_size < size
+    assert StudyJournal(path).get_all_trials(0) == before
+
+
 def test_a_compaction_that_finds_the_disk_full_changes_nothing(
     path: str, journal: StudyJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

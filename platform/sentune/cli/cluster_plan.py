@@ -72,9 +72,10 @@ def options_of(script_job: JobDefinition, arguments: Sequence[str]) -> StudyOpti
 
 
 def cluster_of(file: Path | None, nodes: Sequence[str]) -> Cluster:
-    """Return the cluster of a file, of a list of nodes, or of ``cluster.yaml`` without either.
+    """Return the cluster of a file or a list of nodes; without either that of ``cluster.yaml``.
 
-    The node ``gpu=8,1,4`` stands for four nodes of 8 CPUs and 1 GPU, which are always up.
+    The file is for ``ray up`` or KubeRay. The node ``gpu=8,1,4`` stands for four nodes of 8 CPUs
+    and 1 GPU, which are always up.
 
     Raises:
         InvalidValue: both are given, a text is not NAME=CPUS,GPUS,COUNT, or the file is not a

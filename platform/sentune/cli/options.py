@@ -119,7 +119,7 @@ def key_and_value(
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise ``InvalidValue`` if a server cannot listen on a port."""
+    """Raise ``InvalidValue`` if a port is in use, or not allowed, so that no server can listen."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -29,10 +29,11 @@ _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 def write_trials(trials: Sequence[TrialRecord], out: str, *, curves: bool) -> int:
     """Write trials to a CSV, JSON or Parquet file, one row each; return the number of rows.
 
-    With ``curves``, the column ``curve`` has JSON, examples -> metrics.
+    The suffix of ``out`` is the format. With ``curves``, the column ``curve`` has JSON, examples ->
+    metrics.
 
     Raises:
-        InvalidValue: the file has another suffix, or its folder does not exist.
+        InvalidValue: the suffix is another one, or the folder does not exist.
     """
     path, partial = _paths(out)
     if path.suffix not in _WRITERS:

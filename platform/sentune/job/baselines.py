@@ -95,7 +95,7 @@ def baselines(
     Args:
         train: the training corpus; None: no bag of words.
         judged: corpora that the baselines are measured on.
-        average: None: no averaged word vectors are measured.
+        average: sentences -> averages of their word vectors; None: these are not measured.
         dev: corpora on which thresholds are chosen.
     """
     values, hits, scored = dict[str, float](), dict[str, Hits](), dict[str, Floats]()

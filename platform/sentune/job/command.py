@@ -82,13 +82,12 @@ class Ended(Exception):
 def check_ending(summary: StudySummary) -> None:
     """Raise ``Ended`` unless the study is complete; its line says how to continue."""
     why, again = summary.reason, "the same command resumes the study"
-    ends = {
-        "failed": Ended(FAILED, f"failed: {why}", "red"),
-        "stopped": Ended(STOPPED, f"stopped: {why}; {again} within its limits"),
-        "interrupted": Ended(INTERRUPTED, f"{why or 'interrupted'}; {again}"),
-    }
-    if summary.state in ends:
-        raise ends[summary.state]
+    if summary.state == "failed":
+        raise Ended(FAILED, f"failed: {why}", "red")
+    if summary.state == "stopped":
+        raise Ended(STOPPED, f"stopped: {why}; {again} within its limits")
+    if summary.state == "interrupted":
+        raise Ended(INTERRUPTED, f"{why or 'interrupted'}; {again}")
 
 
 def command(
@@ -126,7 +125,7 @@ def command(
 
 
 def options_given(given: Mapping[str, Any], job: JobDefinition) -> StudyOptions:
-    """Return a job's options from the values on its command line and those of ``--quick``.
+    """Return a job's options from its command line, and from ``--quick`` if that is given.
 
     The value of an option that is not given is None or empty.
 

@@ -57,7 +57,7 @@ def check_measured(dev: Sequence[Corpus], config: StudyConfig, space: SearchSpac
     """Check that the development corpora have the tasks of all objectives and constraints.
 
     Raises:
-        InvalidValue: none has the task of one of these; lists the tasks that they have.
+        InvalidValue: none has the task of an objective or constraint; lists the tasks they have.
     """
     metrics = [objective.metric for objective in objectives_of(config, space)]
     check_posed("--objective", metrics, dev)
@@ -162,7 +162,7 @@ def identity_of(corpus: Mapping[str, Any]) -> str:
 
 
 def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) -> None:
-    """Print one line per role and its corpus, and a warning if this has bad rows."""
+    """Print one line per corpus with its role, and a warning if the corpus has bad rows."""
     for role, corpus in corpora.items():
         line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
         print_line(console, line)
@@ -175,11 +175,13 @@ def small_corpora(options: StudyOptions, kind: Kind) -> list[Rows] | None:
     """Return the training corpora if all are local files of at most ``SMALL`` rows, else None."""
     if any(local_file(spec) is None for spec in options.corpora):
         return None
-    most = min(options.limit or SMALL + 1, SMALL + 1)
-    tables = {spec: read(spec, kind, limit=most).table for spec in options.corpora}
-    if any(table.num_rows > SMALL for table in tables.values()):
-        return None
-    return [(spec, kind, table.to_batches()) for spec, table in tables.items()]
+    found: list[Rows] = []
+    for spec in options.corpora:
+        table = read(spec, kind, limit=min(options.limit or SMALL + 1, SMALL + 1)).table
+        if table.num_rows > SMALL:
+            return None
+        found.append((spec, kind, table.to_batches()))
+    return found
 
 
 def prepared_corpora(sources: Mapping[str, Prepared]) -> list[Rows]:

@@ -61,7 +61,8 @@ class TestReads:
         """Record that the test corpora are about to be read to measure a winner's model.
 
         A reading that was killed may be repeated for the same winner and the same corpora. With
-        ``force`` any other second reading is allowed, too.
+        ``force`` any other second reading is allowed, too. ``specs`` are ``FORMAT:PATH`` of each
+        corpus.
 
         Raises:
             StudyConflict: corpora were read before for another winner, or other corpora were read.

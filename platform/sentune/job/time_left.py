@@ -258,7 +258,8 @@ class TimeLeft:
 def _laid_out(running: Sequence[float], waiting: Sequence[float], places: int) -> float:
     """Return the seconds until all runs end, if each waiting run takes the first free place.
 
-    ``running`` and ``waiting`` are the seconds that each active and each other run still needs.
+    ``running`` are the seconds left of each active run, and ``waiting`` those of each other run, in
+    the order of their starts; ``places`` runs go on at a time.
     """
     ends = [*running, *(0.0 for _ in range(places - len(running)))]
     heapq.heapify(ends)

@@ -70,11 +70,9 @@ def trials_table(
             reasons = [Text(reason, "default" if trial.state is TrialState.FAILED else "dim")]
         elif source:
             settings.append(f"\n{source}", "dim")
-        state, style_of = (
-            Text(*marked(trial.state, alive=alive)),
-            "bold" if trial.id == best else "",
-        )
-        table.add_row(str(trial.id), state, *scores, *spent, settings, *reasons, style=style_of)
+        state = Text(*marked(trial.state, alive=alive))
+        bold = "bold" if trial.id == best else ""
+        table.add_row(str(trial.id), state, *scores, *spent, settings, *reasons, style=bold)
     return table
 
 

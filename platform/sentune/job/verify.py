@@ -254,7 +254,8 @@ def _finalist(finalist: Mapping[str, Any], study: StudySnapshot) -> str:
         found = stored.get(name)
         if found is None or found.values != over["values"]:
             return str(name)
-        if not np.allclose([found.mean, found.sd], [over["mean"], over["sd"]], 1e-9, 1e-12):
+        told = [over["mean"], over["sd"]]
+        if not np.allclose([found.mean, found.sd], told, rtol=1e-9, atol=1e-12):
             return str(name)
     return ""
 

@@ -168,12 +168,12 @@ def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool
     """Return the trial as one of the new study, without its cost, which the old study paid."""
     settings = trial.user_attrs[codec.SETTINGS]
     point = space.draw(lambda name, _: settings[name])
-    notes: dict[str, Any] = {codec.WARM_FROM: old, codec.WARM_NUMBER: trial.number}
+    attributes: dict[str, Any] = {codec.WARM_FROM: old, codec.WARM_NUMBER: trial.number}
     for name, value in trial.user_attrs.items():
         if name in (codec.SEED, codec.SETTINGS):
-            notes[name] = value
+            attributes[name] = value
         elif name.startswith((codec.MILESTONE, codec.INHERITED)):
-            notes[name] = {key: part for key, part in value.items() if key != "cost"}
+            attributes[name] = {key: part for key, part in value.items() if key != "cost"}
     return create_trial(
         state=trial.state,
         values=trial.values,
@@ -181,5 +181,5 @@ def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool
         distributions={name: distribution(space.settings[name]) for name in point},
         intermediate_values=trial.intermediate_values if same_steps else {},
         constraints=trial.constraints or None,
-        user_attrs=notes,
+        user_attrs=attributes,
     )

@@ -130,6 +130,7 @@ class Scheduler:
 
 
 NO_RUNGS = Scheduler(max_examples=1)
+"""Runs every trial to its end; its ``max_examples`` means nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

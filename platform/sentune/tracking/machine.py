@@ -17,7 +17,7 @@ class MachineMetrics:
     """Runs MLflow's monitor of CPU, memory, disk, network and GPUs for one run.
 
     The monitor stops if the server cannot be reached, and when its run ends. ``look`` starts a new
-    one, which continues after the last point. A point has so many samples, ``seconds`` apart.
+    one, which continues after the last point. A point has ``samples`` samples, ``seconds`` apart.
     """
 
     def __init__(

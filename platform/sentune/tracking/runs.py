@@ -136,7 +136,7 @@ class StudyRuns:
         """Delete empty duplicates of runs, which a slow server may create after a timeout."""
         stored = self._stored()
         for key, meant in self._runs.items():
-            for double in stored[key]:
+            for double in stored.get(key, ()):
                 if double.id != meant.id and not double.size:
                     self._client.delete_run(double.id)
 

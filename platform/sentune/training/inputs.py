@@ -129,6 +129,10 @@ class InputMaker:
         """Return the inputs of a method, with one corpus unless its kind is ``OPERATIONS``.
 
         Built-in encoders, decoders and vectors learn their words from the corpora.
+
+        Args:
+            vectors: ``glove:FILE``, ``fasttext:FILE`` or ``builtin:ppmi``.
+            frequencies: file of word counts, for vectors from a file.
         """
         if kind.kind is Kind.OPERATIONS:
             return self._operations(specs, encoder, decoder)
@@ -149,9 +153,11 @@ class InputMaker:
         )
         targets = chain.from_iterable(islice(c.texts("target"), LEARNED) for c in corpora)
         source = " ".join(corpus.fingerprint for corpus in corpora)
-        encoder = prepare(encoder, every, self.cache, source)
-        decoder = prepare_decoder(decoder, targets, self.cache, source)
-        folder = bundle(encoder, decoder, self.cache)
+        folders = (
+            prepare(encoder, every, self.cache, source),
+            prepare_decoder(decoder, targets, self.cache, source),
+        )
+        folder = bundle(*folders, self.cache)
         ids = operation_encoder(folder, self.max_length)
         tokens = tuple(self._tokens(corpus, ids) for corpus in corpora)
         return Inputs(folder=folder, tokens=tokens, corpora=corpora)

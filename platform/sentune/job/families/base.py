@@ -169,7 +169,7 @@ class JobFamily(ABC):
         return ship(str(folder), self.cache_uri and f"{self.cache_uri}/encoders")
 
     def maker(self, max_length: int = 0) -> InputMaker:
-        """Return a maker of prepared corpora and of tokens, ``max_length`` a sentence."""
+        """Return a maker of cached corpora and tokens, with ``max_length`` tokens a sentence."""
         return InputMaker(
             max_length=max_length,
             cache=self.cache,
@@ -292,7 +292,10 @@ class JobFamily(ABC):
         """
 
     def checkpoint_bytes(self) -> int:
-        """Return the bytes of a first checkpoint; 0 if few, or unknown before ``prepare``."""
+        """Return the bytes of a checkpoint of the first configuration.
+
+        It is 0 if they are few, or unknown before ``prepare``.
+        """
         return 0
 
     @property

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +137,12 @@ class TrainedFamily(JobFamily):
         return [*super().manifests(), *tokens]
 
     def check_batch(self, rows: int) -> None:
-        """Raise ``InvalidValue`` if the corpus is too small for a batch, or the budget."""
+        """Check that corpus and budget are not smaller than a batch.
+
+        Raises:
+            InvalidValue: the corpus has fewer rows than the largest batch of the search, or
+                ``--max-examples`` is below the smallest.
+        """
         smallest = min(batch_sizes(self.space)) or self.training.batch_size
         check_budget(self.config.max_examples, smallest)
         largest = max(batch_sizes(self.space))
@@ -273,7 +276,10 @@ def _without_weights(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _first_shards(tokens: TokenFolder) -> TokenFolder:
-    count = 1 + bisect_left([*accumulate(tokens.shards)], PROBED_ROWS)
+    count, rows = 0, 0
+    while count < len(tokens.shards) and rows < PROBED_ROWS:
+        rows += tokens.shards[count]
+        count += 1
     return replace(tokens, shards=tokens.shards[:count])
 
 

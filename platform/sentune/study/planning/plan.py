@@ -200,7 +200,8 @@ def _does_not_fit(config: StudyConfig, nodes: Sequence[Node]) -> PlanError:
     """Return the error if no trial fits on these machines."""
     low, gpus = config.worker_range[0], config.gpus_per_worker
     workers = sum(node.holds(gpus) for node in nodes)
-    if gpus > (most := max(node.gpus for node in nodes)):
+    most = max(node.gpus for node in nodes)
+    if gpus > most:
         less = f"give {most:g} or less" if most else "leave it out"
         fix = f"the largest machine has {most:g} GPUs; {less}"
         return PlanError("--gpus-per-worker", gpus, fix)

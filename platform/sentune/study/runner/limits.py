@@ -146,7 +146,10 @@ class Limits:
         return seconds + self._clock() - at, gpus
 
     def closed(self, live: int = 0) -> str:
-        """Return why no run may start beside the ``live`` running ones; empty if one may."""
+        """Return why no further run may start; empty if one may.
+
+        The ``live`` running ones continue in any case.
+        """
         if self._budget != Budget() and not self.hours_used_up:
             store, records = self._store, self._store.records()
             spent = replace(self.used(), trials=sum(map(drawn, store.trials())))

@@ -273,7 +273,7 @@ def _own_error(error: BaseException | None) -> SentuneError | None:
 
 @contextmanager
 def quiet(**more: str) -> Iterator[None]:
-    """Silence Tune's tables, result files and advice; ``more`` are further variables of Tune."""
+    """Silence Tune's tables, result files and advice; ``more`` are more environment variables."""
     wanted = QUIET | more
     before = {name: os.environ.get(name) for name in wanted}
     loggers = {logging.getLogger(name): level for name, level in LEVELS.items()}

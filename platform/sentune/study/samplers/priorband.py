@@ -98,7 +98,7 @@ def shares(
     """Return the probabilities of a draw at random, by the prior and around the best trial.
 
     The last two share one half in proportion to the likelihood that each gives to the best trials,
-    weighted by rank; the best one is the first. Without such trials the third probability is 0.
+    weighted by rank. ``best`` begins with the best; if it is empty, the third probability is 0.
     """
     if not best:
         return 0.5, 0.5, 0.0

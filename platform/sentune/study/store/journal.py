@@ -242,12 +242,13 @@ class StudyJournal(JournalStorage):
         the disk is too full for another file, the old one stays.
         """
         old, beside = self.file, Path(f"{self.file.path}.partial")
-        lock = JournalFileSymlinkLock(old.path)
+        lock, link = JournalFileSymlinkLock(old.path), Path(f"{old.path}.lock")
+        if link.is_symlink() and not link.exists():  # killed before the storage was moved
+            link.unlink(missing_ok=True)  # Optuna would wait for it forever
         try:
             lock.acquire()
-        except OSError as error:  # a file system without links
-            logger.warning("the journal could not be compacted: %s", error)
-            return
+        except OSError as error:  # a file system without links, where no dashboard can write either
+            logger.debug("the journal is compacted without Optuna's lock: %s", error)
         try:
             beside.unlink(missing_ok=True)
             copy = StudyJournal(str(beside), driver=True)
@@ -261,7 +262,7 @@ class StudyJournal(JournalStorage):
             logger.warning("the journal could not be compacted: %s", error)
             beside.unlink()
         finally:
-            with suppress(RuntimeError):  # released by a dashboard that has waited for 30 s
+            with suppress(RuntimeError):  # never taken, or released by a dashboard after 30 s
                 lock.release()
 
 

@@ -272,11 +272,11 @@ class SentenceBackward:
         total = len(next(iter(columns.values())))
         parts, sizes, places = self._divide(columns, total)
         own = self._group.slice(total)
-        device, codes = self._group.device, dict[str, Tensor]()
-        for name in self.method.codes:  # a row has one code
-            codes[name] = torch.tensor(np.concatenate(columns[name][own]), dtype=torch.long).to(
-                device
-            )
+        device = self._group.device
+        codes = {  # a row has one code
+            name: torch.tensor(np.concatenate(columns[name][own]), dtype=torch.long, device=device)
+            for name in self.method.codes
+        }
         places = places.to(device)
         loss = partial(self._loss, codes=codes, sizes=sizes, places=places, total=total)
         micro = self._settings.micro_batch
