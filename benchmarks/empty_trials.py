@@ -46,7 +46,7 @@ def study(folder: str, x: Dimension, trials: int, sampler: str) -> None:
 
 
 def inline(folder: str) -> None:
-    """A study of this launcher."""
+    """A study of empty trials with the inline launcher."""
     study(folder, Choice(*range(TRIALS)), TRIALS, "grid")
 
 

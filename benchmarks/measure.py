@@ -206,7 +206,7 @@ def report(title: str, rows: Sequence[tuple[str, Measurement]], threads: int) ->
 
 
 def compare(title: str, speed: Mapping[str, float], unit: str) -> None:
-    """Print a row of each way's ``unit`` per CPU second, as a multiple of the first way's too."""
+    """Print each way's ``unit`` per CPU second, and its ratio to that of the first way."""
     table = table_of(title, "", f"{unit} / CPU s", "times theirs", caption=machine(1))
     theirs = next(iter(speed.values()))
     for name, value in speed.items():

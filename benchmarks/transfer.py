@@ -1,6 +1,8 @@
 """MR's protocol, folds in folds, against scikit-learn's grid search in a cross-validation.
 
-python benchmarks/transfer.py [--rows 10662 --folds 10]: all of MR, the folds of SentEval
+python benchmarks/transfer.py [--rows 10662 --folds 10]
+
+The options in brackets are all rows of MR and the folds of SentEval.
 """
 
 from __future__ import annotations

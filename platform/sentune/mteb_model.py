@@ -57,4 +57,4 @@ class MtebEncoder:
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the similarities of N pairs of [N, D] embeddings, [N]."""
         found = self.embedder.similarity(*map(torch.as_tensor, (embeddings1, embeddings2)))
-        return torch.from_numpy(np.atleast_1d(found))
+        return torch.from_numpy(np.atleast_1d(np.asarray(found, dtype=np.float32)))

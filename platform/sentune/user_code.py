@@ -50,7 +50,7 @@ def find(address: str, option: str = "class") -> type[Any]:
     """Import the class of an address, and register its module to be sent to workers.
 
     Raises:
-        InvalidValue: of ``option``, if it cannot be imported, or is not a class.
+        InvalidValue: it cannot be imported, or is not a class; the message names ``option``.
     """
     module, _, name = address.partition(":")
     folder = str(_folder())
@@ -71,8 +71,10 @@ def find(address: str, option: str = "class") -> type[Any]:
 def named(group: str, name: str, option: str, known: Iterable[str]) -> Any:
     """Return the object of an entry point, or the class of an address.
 
+    ``group`` is ``methods``, ``tasks``, ``formats`` or ``samplers``.
+
     Raises:
-        InvalidValue: of ``option``, if there is no such entry point or class; the message lists
+        InvalidValue: there is no such entry point or class; the message names ``option`` and lists
             the ``known`` built-in names and the installed ones.
     """
     plugins = installed(group)

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -63,6 +65,19 @@ def test_the_best_by_the_models_own_score(
         for hit in hits:
             assert hit.sentence == SENTENCES[hit.row]
             assert hit.score == pytest.approx(row[hit.row], abs=near)
+
+
+def test_an_index_that_another_program_wrote_again(encoder: str, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a dog runs\na cat eats\n")
+    embedder, index = make(encoder, "gauss"), tmp_path / "index"
+    SentenceIndex.build(embedder, tmp_path / "in.txt", index)
+    before = embedder.search(["a dog"], index, k=2)
+    (file,) = index.glob("*.parquet")
+    table = pq.read_table(file)
+    embeddings = pa.array(table["embedding"].to_pylist(), pa.list_(pa.float32()))
+    place = table.column_names.index("embedding")
+    pq.write_table(table.set_column(place, "embedding", embeddings), file)
+    assert embedder.search(["a dog"], index, k=2) == before
 
 
 def test_fewer_sentences_than_asked_for(encoder: str, tmp_path: Path) -> None:

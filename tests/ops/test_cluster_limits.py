@@ -157,6 +157,7 @@ def test_a_group_of_kuberay_that_does_not_say_its_size_is_named(
     [
         ("spec", "large"),
         ("workerGroupSpecs[0]", {"workerGroupSpecs": ["gpu"]}),
+        ("workerGroupSpecs", {"workerGroupSpecs": 5}),
         ("autoscalerOptions", {"autoscalerOptions": "60"}),
     ],
 )

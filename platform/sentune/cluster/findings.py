@@ -125,8 +125,10 @@ def _all(
     if not nodes:
         return Finding(subject, "no node answered", "see the lines above")
     found = [f"{node.node}: {text}" for node in nodes if (text := trouble(node))]
+    if not found:
+        return Finding(subject, fine)
     more = [f"and {len(found) - SHOWN} more nodes"] if len(found) > SHOWN else []
-    return Finding(subject, "; ".join(found[:SHOWN] + more) or fine, fix if found else "")
+    return Finding(subject, "; ".join(found[:SHOWN] + more), fix)
 
 
 def _reached(nodes: Sequence[NodeAnswer]) -> Iterator[Finding]:

@@ -186,7 +186,10 @@ def _as_launcher_file(cluster: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(spec.get("headGroupSpec"), dict):
         raise InvalidValue("spec.headGroupSpec", "", "a RayCluster has one")
     groups = {}
-    for index, group in enumerate(spec.get("workerGroupSpecs") or ()):
+    stated = spec.get("workerGroupSpecs") or []
+    if not isinstance(stated, list):
+        raise InvalidValue("workerGroupSpecs", stated, "give a list of worker groups")
+    for index, group in enumerate(stated):
         entry = f"workerGroupSpecs[{index}]"
         if not (name := _mapping(group, entry).get("groupName")):
             raise InvalidValue(f"{entry}.groupName", name, "give the worker group a name")

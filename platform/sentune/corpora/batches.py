@@ -101,7 +101,7 @@ class Held:
 
 
 class CorpusSource(BatchSource):
-    """Batches of token shards with the given numbers of rows, which also yields rows."""
+    """A source of batches, and of single rows, of token shards with the given numbers of rows."""
 
     def __init__(self, shards: tuple[int, ...], column_names: tuple[str, ...]) -> None:
         self.num_rows = sum(shards)

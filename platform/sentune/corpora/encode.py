@@ -47,9 +47,8 @@ _OPERATIONS_VERSION = _WORDS_VERSION = 1
 class Encoder:
     """Tokenises the sentence columns of record batches with a Hugging Face tokenizer.
 
-    The tokenizer is loaded on first use, because a cached corpus does not need it.
-
-    ``max_length`` includes the special tokens.
+    The tokenizer is loaded on first use, because a cached corpus does not need it. ``path`` is the
+    folder of the tokenizer. ``max_length`` includes the special tokens.
 
     Raises:
         InvalidValue: on first use, if ``max_length`` leaves no room beside the special tokens.

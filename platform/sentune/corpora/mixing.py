@@ -26,7 +26,7 @@ _COUNTS, _PLACES, _ROWS = 1, 2, 3
 
 
 class Mixture(BatchSource):
-    """Batches that mix the rows of several sources; an epoch has as many examples as all rows.
+    """Batches that mix the rows of several sources; an epoch has as many examples as these rows.
 
     A batch of B rows has n_s rows of source s, (n_1, n_2, ...) ~ Multinomial(B, p), where p_s is
     proportional to the weight of s times its number of rows. With equal weights every row is drawn

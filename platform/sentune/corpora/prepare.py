@@ -230,8 +230,8 @@ def _made(spec: str, kind: Kind, cache: Path | None, limit: int | None, uri: str
         folder = cache / str(manifest["fingerprint"])
         if not settle(draft, folder):
             there, fault = read_manifest(folder / MANIFEST)
-            if not fault and there.get("shards") != manifest["shards"]:
-                fault = "its shards differ"
+            if not fault and any(there.get(n) != manifest[n] for n in ("fingerprint", "shards")):
+                fault = "its rows or its shards differ"
             if fault := fault or damage(folder, there["files"]):
                 logger.warning("%s is created again: %s", folder, fault)
                 replace_folder(draft, folder)
@@ -323,11 +323,15 @@ def _settle(draft: Path, out: str, manifest: dict[str, Any]) -> None:
 
 
 def _fault(out: str, manifest: dict[str, Any]) -> str:
-    """Return how the same corpus in ``out`` is damaged; empty if it is not. Raises as above."""
+    """Return how the same corpus in ``out`` is damaged; empty if it is not.
+
+    Raises:
+        CorpusError: ``out`` has other content.
+    """
     there, fix = dict[str, Any](), "choose another folder or delete it"
     try:
         text = read_document(out, MANIFEST)
-        there = parse_manifest((text or "{}").encode())
+        there = {} if text is None else parse_manifest(text.encode())
         fault = " is missing" if text is None else " was written by another program"
     except ValueError as error:  # UnicodeDecodeError is one
         fault = f": {error}"

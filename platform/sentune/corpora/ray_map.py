@@ -107,7 +107,7 @@ def in_turn(
     if not most:
         yield from map(work, chain(first, stream))
         return
-    task, held = ray.remote(num_cpus=1)(lambda work, part: work(part)), ray.put(work)
+    task, held = ray.remote(num_cpus=1)(_on_part), ray.put(work)
     pending: deque[ray.ObjectRef[Found]] = deque()
     for part in chain(first, stream):
         pending.append(task.remote(held, part))
@@ -120,11 +120,15 @@ def in_turn(
 def _free_cpus() -> int:
     """Return the number of free CPUs of the cluster, after waiting for Ray's delayed reports."""
     deadline = time.monotonic() + REPORT_SECONDS
-    while (
-        not (free := int(ray.available_resources().get("CPU", 0))) and time.monotonic() < deadline
-    ):
+    while not (free := int(ray.available_resources().get("CPU", 0))):
+        if time.monotonic() > deadline:
+            break
         time.sleep(0.1)
     return free
+
+
+def _on_part(work: Callable[[Part], Found], part: Part) -> Found:
+    return work(part)
 
 
 def several_machines() -> bool:

@@ -51,10 +51,9 @@ _TYPES = {
 
 def _schema(*columns: str) -> pa.Schema:
     """Return a schema of text columns, or of types from ``_TYPES``; ``NAME?`` is nullable."""
-    types = {column: _TYPES.get(column, pa.string()) for column in columns}
-    return pa.schema(
-        [pa.field(c.rstrip("?"), kind, nullable=c.endswith("?")) for c, kind in types.items()]
-    )
+    names = {column: column.rstrip("?") for column in columns}
+    fields = [pa.field(n, _TYPES.get(n, pa.string()), nullable=n != c) for c, n in names.items()]
+    return pa.schema(fields)
 
 
 SCHEMAS: dict[Kind, pa.Schema] = {

@@ -22,9 +22,9 @@ _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "LastModified", 
 def source_stamp(spec: str, *reading: Any) -> str | None:
     """Return a digest that changes with a corpus's files and with the way they are read.
 
-    It covers path, size and time of each local file, and the etag or time of each object in a
-    store. It also covers the code of ``sentune.corpora``, because readers may change and built-in
-    corpora come from code alone, and the JSON values in ``reading``, such as the rows' kind.
+    It covers path, size and time of each local file, the etag or time of each object in a store,
+    and the JSON values in ``reading``, such as the rows' kind. It also covers the code of
+    ``sentune.corpora``, because readers may change and built-in corpora come from code alone.
 
     Returns:
         The digest, or None if a change cannot be detected: for data sets of the hub, for formats

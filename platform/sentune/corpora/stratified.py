@@ -28,7 +28,8 @@ def stratified_rows(corpus: Corpus, rows: int, seed: int = 0) -> NDArray[np.int6
     operations by their name, rows of transfer tasks by split and label or decile of score. All
     rows of other kinds are returned, because a part of them is a different task.
 
-    There are a few more rows if strata would be empty. The seed determines the order within strata.
+    A few more rows are returned if strata would otherwise be empty. The seed determines the order
+    within strata.
     """
     count, strata = corpus.table.num_rows, _strata(corpus.kind, corpus.table)
     if rows >= count or strata is None:

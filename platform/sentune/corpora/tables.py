@@ -32,8 +32,9 @@ _NO_CLASS = -1
 def specs_of(data: Data | Sequence[Data], role: str, folder: str) -> tuple[str, ...]:
     """Return the specifications ``FORMAT:PATH`` of one or several corpora, writing rows to files.
 
-    A list of specifications or tables is several corpora, another list is rows. The files are named
-    by their content. ``role`` is the argument's name in messages.
+    A list of specifications or tables is several corpora, another list is rows. Rows are written to
+    files in ``folder``, a path or URI, that are named by their content. ``role`` is the argument's
+    name in messages.
 
     Raises:
         InvalidValue: the rows fit no kind of corpus; the message lists the kinds' columns.

@@ -198,6 +198,8 @@ def _shapes(model: Embedder, pairs: Iterator[Pair]) -> list[dict[str, Any]]:
     for pair in pairs:
         packed = model.embed_known([pair["first"], pair["second"]])
         centres, reach = (part.double().cpu() for part in _region(model.geometry, packed))
+        if not (centres.isfinite().all() and reach.isfinite().all()):
+            continue
         apart = (centres[0] - centres[1]).abs() / reach.sum(0)
         chosen = apart.topk(min(2, len(apart))).indices.sort().values
         shape = {
@@ -230,7 +232,7 @@ def _drawn(count: int, most: int) -> NDArray[np.int64]:
 
 
 def _rounded(values: Any, digits: int) -> Any:
-    """Return nested lists of numbers with some significant digits.
+    """Return a number, or nested lists of numbers, rounded to significant ``digits``.
 
     A number that is not finite, which JSON does not have, becomes None.
     """

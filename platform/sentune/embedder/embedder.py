@@ -191,7 +191,7 @@ class PointEmbedder(Embedder):
 
     Args:
         name: name of the method, or source of a pretrained or random encoder.
-        embed: its function.
+        embed: function of sentences and a batch size, see ``Encode``.
         device: device of the model.
         settings, readouts, card: as in ``Embedder``.
     """

@@ -116,10 +116,10 @@ class SentenceIndex:
             hits = nearest.hits()
             scores, places = hits.scores.cpu().numpy(), hits.places.cpu().numpy()
         texts = self._texts({*places.flatten().tolist()} - {NOTHING})
-        rows = (
-            zip(*row, strict=True) for row in zip(scores.tolist(), places.tolist(), strict=True)
-        )
-        return [[Found(texts[p], score, p) for score, p in row if p != NOTHING] for row in rows]
+        return [
+            [Found(texts[p], s, p) for s, p in zip(*row, strict=True) if p != NOTHING]
+            for row in zip(scores.tolist(), places.tolist(), strict=True)
+        ]
 
     def _batches(self, *columns: str, rows: int = ROWS) -> Iterator[Any]:
         try:

@@ -76,8 +76,9 @@ def interpret(
     if not isinstance(geometry, Boxes):
         fix = "only a model of boxes (gumbel) has interpretations"
         raise InvalidValue("model", type(geometry).__name__.lower(), fix)
-    task = next((t for t in TASKS if model.readouts.get(f"{t}/alpha_1") is not None), "")
-    own = {n.partition("/")[2]: v for n, v in model.readouts.items() if n.startswith(f"{task}/")}
+    tasks = (task for task in TASKS if model.readouts.get(f"{task}/alpha_1") is not None)
+    prefix = f"{next(tasks, 'none of them')}/"
+    own = {n.removeprefix(prefix): v for n, v in model.readouts.items() if n.startswith(prefix)}
     texts, embeddings = _others(model, sentence, references)
     embedding = model.embed([sentence])[0]
     found = most_distinct(

@@ -83,8 +83,9 @@ class StoredReferences:
 
 
 def rows_of(column: Any) -> NDArray[np.float32]:
-    """Return a column of fixed-size lists as a new array, [N, D]."""
+    """Return a column of lists of one length as a new array, [N, D]."""
     numbers = column.combine_chunks() if hasattr(column, "chunks") else column
     flat = numbers.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
-    found: NDArray[np.float32] = flat.reshape(len(numbers), column.type.list_size)
+    width = getattr(column.type, "list_size", -1)  # other programs write lists of any size
+    found: NDArray[np.float32] = flat.reshape(len(numbers), width)
     return found

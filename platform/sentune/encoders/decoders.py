@@ -74,7 +74,7 @@ class Decoder(nn.Module):
         inputs, labels = decoded[:, :-1], decoded[:, self.given :]
         if not self.given:
             inputs = F.pad(inputs, (1, 0), value=self.start_id)
-        # causal attention needs no mask, because padding comes last
+        # logits [N, L, vocabulary]; causal attention needs no mask, because padding comes last
         ids = {"decoder_input_ids" if self._encoder_decoder else "input_ids": inputs}
         logits: Tensor = self.model(**self._memory(memory), **ids, use_cache=False).logits
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))

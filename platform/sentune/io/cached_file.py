@@ -54,7 +54,10 @@ class CachedFile:
     def of(
         cls, folder: Path, name: str, files: Mapping[str, Mapping[str, Any]], uri: str
     ) -> CachedFile:
-        """Return a file of a folder; record (in ``files``) and copy (in ``uri``) are optional."""
+        """Return a file of a folder, with its record in ``files`` and its copy below ``uri``.
+
+        Both may be empty.
+        """
         return cls(str(folder / name), uri and f"{uri}/{name}", **files.get(name, {}))
 
     def here(self) -> str:

@@ -165,10 +165,11 @@ def macro_f1(
     low, high, truth = _checked(lows, highs, gold)
     thresholds = np.asarray(betas, dtype=np.float64)
     found = []
-    for of_row in zip(*(side.reshape(-1, len(truth), 1) for side in (low, high)), strict=True):
-        below = of_row[0] <= thresholds, of_row[1] < thresholds
-        counts = [np.stack([side[truth == c].sum(0) for c in range(3)]) for side in below]
-        found.append(_macro(counts[0], counts[1], truth, weights))
+    sides = (side.reshape(-1, len(truth), 1) for side in (low, high))
+    for low_row, high_row in zip(*sides, strict=True):  # [N, 1] each
+        below = low_row <= thresholds, high_row < thresholds
+        lows, highs = (np.stack([side[truth == c].sum(0) for c in range(3)]) for side in below)
+        found.append(_macro(lows, highs, truth, weights))
     return np.array(found).reshape(*low.shape[:-1], len(thresholds))
 
 

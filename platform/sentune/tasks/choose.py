@@ -34,7 +34,11 @@ TRAINING = "train"
 
 
 def tasks_for(
-    *corpora: Corpus, dev: Sequence[Corpus] = (), **options: Any
+    *corpora: Corpus,
+    references: References | None = None,
+    grids: Grids | None = None,
+    spread: ParallelMap = map,
+    dev: Sequence[Corpus] = (),
 ) -> list[Task | ModelTask]:
     """Return all tasks of the corpora, with distinct names.
 
@@ -48,7 +52,7 @@ def tasks_for(
     Args:
         dev: development corpora; a task with the kind, format and year of one of theirs has its
             name.
-        options: as in ``make_tasks``.
+        references, grids, spread: as in ``make_tasks``.
 
     Raises:
         CorpusError: a corpus has no task.
@@ -56,7 +60,7 @@ def tasks_for(
     wanted, known = (
         [(kind, one) for one in some for kind in _posed(one)] for some in (corpora, dev)
     )
-    return make_tasks(wanted, dev=known, **options)
+    return make_tasks(wanted, references=references, grids=grids, spread=spread, dev=known)
 
 
 def make_tasks(

@@ -25,7 +25,7 @@ INTERPRETED = ("fusion", "difference", "compression")
 """Operations that the means are over; Table 1 has no reconstruction."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Items:
     """The N items of one operation in one corpus.
 
@@ -173,5 +173,8 @@ def _items(corpus: Corpus, taken: set[str]) -> list[Items]:
                 [columns[side][i] for i in places] for side in ("first", "second", "target")
             )
             others = seconds if operation in PAIR_OPERATIONS else None
-            items.append(Items(name, operation, firsts, others, targets))
+            found = Items(
+                name=name, operation=operation, firsts=firsts, seconds=others, targets=targets
+            )
+            items.append(found)
     return items

@@ -20,7 +20,8 @@ class Term:
         text: as in a sentence, in singular or in the ``-ing`` form.
         tree: all terms of the tree, each before its children.
         children: the next more specific terms.
-        parent, ancestors: the next and all more general terms; ``root`` is the last.
+        parent, ancestors: the next and all more general terms, the next first.
+        root: the most general term of the tree.
     """
 
     def __init__(self, text: str, parent: Term | None, tree: list[Term]) -> None:

@@ -162,9 +162,10 @@ def _as_kind(spec: Spec, kind: Kind, premises: slice | None, log: Log) -> Iterat
 
 
 def _native(readers: Readers, *, every: bool = False) -> dict[Kind, Kind]:
-    """Return each kind that a corpus can be read as, native ones first -> the kind to read.
+    """Return kind that a corpus can be read as -> kind to read for it; native ones come first.
 
-    With ``every`` contradiction of an entailment, triplets are derived even if they are native.
+    If ``every`` contradiction of an entailment is wanted, triplets are derived from labelled pairs
+    even if they are native.
     """
     found = {kind: kind for kind in Kind if kind in readers}
     for made, source in _MADE_OF.items():

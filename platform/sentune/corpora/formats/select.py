@@ -49,7 +49,7 @@ def take_premises(rows: Iterable[Row], part: slice, column: int = 0) -> Iterator
 
     Premises are numbered in order of first appearance. Slices that do not overlap share no premise,
     even if a premise's rows are scattered over the file (as in SNLI). The premises are held in
-    memory, and for a slice with a negative end all rows. ``column`` is their index in a row.
+    memory, and all rows for a slice with a negative end. ``column`` is a premise's index in a row.
     """
     if (part.start or 0) < 0 or (part.stop or 0) < 0:
         rows = list(rows)

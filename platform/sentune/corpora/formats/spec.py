@@ -40,14 +40,15 @@ class Spec:
             raise self.refused(option, f"use {listed}", value)
         return value
 
-    def some_of(self, option: str, allowed: Sequence[str]) -> list[str]:
+    def some_of(self, option: str, allowed: Sequence[str], instead: str = "") -> list[str]:
         """Return the names in an option ``A+B`` in the order of ``allowed``; none if not given.
 
-        Raises ``InvalidValue`` for a name that is not in ``allowed``.
+        Raises ``InvalidValue`` for a name that is not in ``allowed``; its message offers what may
+        be written ``instead``, too.
         """
         given = self.options[option].split("+") if option in self.options else []
         if unknown := [name for name in given if name not in allowed]:
-            fix = f"use some of {', '.join(allowed)} with + between them"
+            fix = f"use {instead}some of {', '.join(allowed)} with + between them"
             raise self.refused(option, fix, "+".join(unknown))
         return [name for name in allowed if name in given]
 

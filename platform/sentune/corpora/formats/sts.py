@@ -19,7 +19,6 @@ from sentune.errors import CorpusError
 OPTIONS = {"subsets": "A+B or all; default: all but SMT of 2013"}
 CSTS_OPTIONS = {"labels": "LC-STS's .tsv, whose labels replace those of the same rows"}
 
-_EVERY = "all"
 _TOGETHER = "ALL"
 """Name of the file with all gold scores of a year, which is no subset."""
 
@@ -61,11 +60,15 @@ def folder(spec: Spec, log: Log) -> Iterator[Row]:
         CorpusError: there is no subset at all, or a file of one is missing.
     """
     names = _subsets(spec.path)
-    chosen = spec.some_of("subsets", [*names, _EVERY]) or [n for n in names if n != _LEFT_OUT]
+    if spec.options.get("subsets") == "all":
+        chosen = names
+    else:
+        chosen = spec.some_of("subsets", names, "all, or ")
+        chosen = chosen or [name for name in names if name != _LEFT_OUT]
     for name in names:
         first, gold = (f"{spec.path.rstrip('/')}/STS.{k}.{name}.txt" for k in ("input", "gs"))
         # bad rows of a subset that is not chosen are neither counted nor reported
-        own = log if {name, _EVERY} & {*chosen} else Log("100%")
+        own = log if name in chosen else Log("100%")
         for line, (text, score) in own.parallel(first, gold, "score"):
             if not score.strip():
                 own.counts["unscored"] += 1

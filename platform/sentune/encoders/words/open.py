@@ -237,7 +237,7 @@ class _Lines:
             raise CorpusError(self.path, message, line=line)
 
     def save_bad(self, draft: Path) -> None:
-        """Write the bad lines."""
+        """Write the bad lines to ``quarantine.jsonl`` in the draft."""
         rows = (json.dumps({"line": line, "reason": why}) for line, why in self.bad)
         (draft / "quarantine.jsonl").write_text("".join(f"{row}\n" for row in rows))
 
