@@ -202,6 +202,7 @@ def main() -> None:
         Watcher(cluster.address) as watcher,
     ):
         folder = Path(scratch)
+        cluster.start("-m", "this").wait(PATIENCE)  # makes the process that drivers are forked from
         story = whole(cluster, watcher, folder / "study")
         groups = bare(cluster.start, watcher, folder)
         watcher.wait(none, PATIENCE)
