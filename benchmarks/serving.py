@@ -49,7 +49,7 @@ def waited(model: Path, max_batch: int) -> list[float]:
                "--max-batch", str(max_batch)]  # fmt: skip
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
-    assert "Ctrl-C ends it" in server.stdout.readline()
+    assert "Ctrl-C stops it" in server.stdout.readline()
     answers: list[tuple[float, float]] = []
     over = threading.Event()
     body = json.dumps({"sentences": [SENTENCE]}).encode()
