@@ -69,6 +69,9 @@ def test_bad_lines_of_subsets_that_are_not_chosen_are_not_reported(tmp_path: Pat
     assert corpus.counts == {"read": 6, "unscored": 1, "left_out_SMT": 2, "rows": 3}
     with pytest.raises(CorpusError, match=r"SMT.txt:1: invalid UTF-8"):
         read(f"sts:{path}?bad_rows=0&subsets=all", Kind.SCORED_PAIRS)
+    (path / "STS.gs.OnWN.txt").write_bytes(b"5.000\nx\n")
+    with pytest.raises(CorpusError, match=r"1 of 4 rows are bad"):  # of those that were chosen
+        read(f"sts:{path}?bad_rows=20%", Kind.SCORED_PAIRS)
 
 
 def test_a_folder_of_sts_may_be_a_uri(tmp_path: Path) -> None:

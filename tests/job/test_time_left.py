@@ -141,16 +141,28 @@ def test_a_trial_passes_a_rung_as_often_as_the_scheduler_lets_one_pass() -> None
     assert told(*stopped, work=work) == pytest.approx(start + to_rung + from_rung / 3, rel=0.05)
 
 
-@pytest.mark.parametrize("scheduler", ["asha", "hyperband", "median"])
-def test_the_chances_at_rungs_are_those_of_the_plan(scheduler: str) -> None:
+@pytest.mark.parametrize(
+    ("scheduler", "chances"),
+    [
+        ("asha", {100: 0.42, 300: 0.8214}),
+        ("asha-promotion", {100: 0.355, 300: 0.3803}),
+        ("hyperband", {100: 0.685, 300: 0.9197}),
+        ("median", {200: 0.6, 300: 0.8, 400: 0.9688}),
+    ],
+)
+def test_the_chances_at_rungs_are_those_of_the_plan(
+    scheduler: str, chances: dict[int, float]
+) -> None:
     config = StudyConfig(name="s", storage="studies", max_examples=900, scheduler=scheduler)
     space = SearchSpace(method="toy", objective="toy/score", settings={"rate": Uniform(0.0, 1.0)})
     plan = make_plan(config, space, Capacity.fixed(Node(cpus=2)))
     left = TimeLeft.of_plan(config, space, plan.to_dict(), judged=0)
     assert left is not None
     assert left.since > 0, "when this driver began"
+    found = {at: share for at, share in left.work.chances.items() if share < 1}
+    assert found == pytest.approx(chances, abs=1e-4)
+    assert found.keys() <= set(plan.rungs)
     reached = config.search_scheduler(space).expected(config.trials)
-    assert {at for at, share in left.work.chances.items() if share < 1} <= set(plan.rungs)
     assert math.prod(left.work.chances.values()) == pytest.approx(reached[900] / config.trials)
 
 

@@ -36,14 +36,6 @@ vectors learn their words."""
 PRETRAINED = {"encoder", "decoder", "vectors", "frequencies"}
 """Options that name the parts from which methods are built."""
 
-
-def parts_of(kind: type[GradientMethod] | type[ClosedForm]) -> tuple[str, ...]:
-    """Return the options in ``PRETRAINED`` from which a method is built."""
-    if kind.on_words:
-        return "vectors", "frequencies"
-    return ("encoder", "decoder") if kind.kind is Kind.OPERATIONS else ("encoder",)
-
-
 STORIES = ("builtin:stories", ("builtin:similarity",))
 """Default training and development corpora of methods on word vectors."""
 
@@ -56,6 +48,13 @@ BUILTIN = {
     Kind.ADJACENT_SENTENCES: STORIES,
 }
 """Kind of corpus -> default training and development corpora, which the package includes."""
+
+
+def parts_of(kind: type[GradientMethod] | type[ClosedForm]) -> tuple[str, ...]:
+    """Return the options in ``PRETRAINED`` from which a method is built."""
+    if kind.on_words:
+        return "vectors", "frequencies"
+    return ("encoder", "decoder") if kind.kind is Kind.OPERATIONS else ("encoder",)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,21 +36,26 @@ class Log:
 
     Args:
         limit: maximum number (``N``) or share of the rows (``P%``) that may be bad.
+        owner: log in which the bad rows are recorded instead; None: this one.
 
     Attributes:
         counts: ``read`` (rows of the source), ``bad`` (quarantined) and the format's own counts
             (``unlabelled``, ``blank``, ...).
         bad: the quarantined rows.
+        left_out: number of the rows read that are not checked, and no part of the share.
     """
 
-    def __init__(self, limit: str) -> None:
-        self.limit = limit
+    def __init__(self, limit: str, owner: Log | None = None) -> None:
+        self.limit, self._owner, self.left_out = limit, owner, 0
         self._most, self._share = parse_bad_rows(limit)
         self.counts: Counter[str] = Counter()
         self.bad: list[BadRow] = []
 
     def quarantine(self, path: str, line: int, reason: str) -> None:
         """Record a bad row; raise a ``CorpusError`` if there are more than allowed."""
+        if self._owner is not None:
+            self._owner.quarantine(path, line, reason)
+            return
         self.bad.append(BadRow(path=without_credentials(path), line=line, reason=reason))
         self.counts["bad"] += 1
         if len(self.bad) > self._most:
@@ -62,14 +67,13 @@ class Log:
 
         Its bad rows are recorded in this log; its counts are its own.
         """
-        other = Log(self.limit)
-        other.quarantine = self.quarantine  # type: ignore[method-assign]
-        return other
+        return Log(self.limit, owner=self)
 
     def check_share(self) -> None:
         """Raise a ``CorpusError`` if too large a share of all rows was bad; call it at the end."""
-        if len(self.bad) > self._share * self.counts["read"]:
-            count = f"{len(self.bad):,} of {self.counts['read']:,} rows are bad"
+        rows = self.counts["read"] - self.left_out
+        if len(self.bad) > self._share * rows:
+            count = f"{len(self.bad):,} of {rows:,} rows are bad"
             path = self.bad[0].path
             raise CorpusError(path, self._refusal(f"{count} and {self.limit} are allowed"))
 

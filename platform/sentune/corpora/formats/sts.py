@@ -77,6 +77,7 @@ def folder(spec: Spec, log: Log) -> Iterator[Row]:
                     yield _pair(text, score, name)
         if own is not log:
             log.counts["read"] += own.counts["read"]
+            log.left_out += own.counts["read"]
             log.counts[f"left_out_{name}"] = own.counts["read"]
 
 

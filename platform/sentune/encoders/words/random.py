@@ -124,10 +124,10 @@ def _scaled(matrix: Tensor) -> Tensor:
     The radius is estimated without a decomposition: over many products of a vector with the matrix,
     the mean logarithm of its growth tends to that of the radius, also for complex eigenvalues.
     """
-    vector, growth = torch.ones(matrix.shape[0]), 0.0
-    for _ in range(100):
+    vector, growth, steps = torch.ones(matrix.shape[0]), 0.0, 100
+    for _ in range(steps):
         vector = vector / vector.norm() @ matrix
-        growth += log(float(vector.norm())) / 100
+        growth += log(float(vector.norm())) / steps
     return matrix * (SPECTRAL_RADIUS / exp(growth))
 
 

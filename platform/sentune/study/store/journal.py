@@ -260,7 +260,7 @@ class StudyJournal(JournalStorage):
             self.file.generation, self.file.check = old.generation, old.check
         except StorageError as error:
             logger.warning("the journal could not be compacted: %s", error)
-            beside.unlink()
+            beside.unlink(missing_ok=True)
         finally:
             with suppress(RuntimeError):  # never taken, or released by a dashboard after 30 s
                 lock.release()
