@@ -171,6 +171,9 @@ def test_a_dev_corpus_that_has_changed_is_another_run(tmp_path: Path) -> None:
         run_locally(run, tmp_path / "run", say=_silent)
 
 
+WORDS: dict[str, Any] = {"method": "sif", "encoder": "builtin:tiny", "max_examples": 30_000}
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -188,6 +191,9 @@ def test_a_dev_corpus_that_has_changed_is_another_run(tmp_path: Path) -> None:
         ({"method": "intersent", "vectors": "glove:a.txt"}, "built from --encoder and --decoder"),
         ({"method": "sif"}, "--encoder: .*SIF is built from --vectors and --frequencies; leave"),
         ({"method": "infersent"}, "--encoder: .*InferSent is built from --vectors"),
+        (WORDS | {"max_examples": 96}, "--max-examples: 96 .*SIF is fitted on .* --limit rows"),
+        (WORDS | {"validate_every": 5}, "--validate-every: 5 .*SIF is validated once"),
+        (WORDS | {"frequencies": "a.txt"}, "--frequencies: 'a.txt' .*SIF counts .* builtin:ppmi;"),
     ],
 )
 def test_an_option_out_of_its_bounds_is_refused_by_its_name(

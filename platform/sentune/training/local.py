@@ -99,10 +99,16 @@ class LocalRun(Settings):
             unused["references"] = "has no interpretations"
         built = f"is built from {' and '.join(f'--{part}' for part in used)}"
         unused |= dict.fromkeys(sorted(PRETRAINED.difference(used)), built)
+        if self.vectors.startswith("builtin:"):
+            counts = f"counts the corpus's words itself with --vectors {self.vectors}"
+            unused.setdefault("frequencies", counts)
+        if self.method in CLOSED_FORM:
+            unused["max_examples"] = "is fitted on the whole corpus, or on --limit rows of it"
+            unused["validate_every"] = "is validated once, after the fit"
         for name, why in unused.items():
             if (value := getattr(self, name)) != type(self).model_fields[name].default:
                 fix = f"{self.kind.title} {why}; leave it out"
-                raise InvalidValue(f"--{name}", value, fix)
+                raise InvalidValue(option_name(name), value, fix)
         object.__setattr__(self, "corpus", self.corpus or (trained,))
         object.__setattr__(self, "dev", self.dev or tuple(f"{name}?split=dev" for name in judged))
         return self
