@@ -23,15 +23,20 @@ def summary(state: str, reason: str = "") -> StudySummary:
 
 
 @pytest.mark.parametrize(
-    ("state", "code", "goes_on"),
-    [("failed", 1, False), ("stopped", 3, True), ("interrupted", 130, True)],
+    ("state", "why", "code", "fix"),
+    [
+        ("failed", "3 of 5 trials failed", 1, ""),
+        ("stopped", "--max-hours 2 is used up", 3, "a higher limit resumes"),
+        ("stopped", "stopped by `sentune study stop`", 3, "the same command resumes"),
+        ("interrupted", "ended by a signal", 130, "the same command resumes"),
+    ],
 )
-def test_every_end_has_its_code_and_says_why(state: str, code: int, goes_on: bool) -> None:
+def test_every_end_has_its_code_and_says_why(state: str, why: str, code: int, fix: str) -> None:
     with pytest.raises(Ended) as caught:
-        check_ending(summary(state, "--max-hours 2 is used up"))
+        check_ending(summary(state, why))
     assert caught.value.code == code
-    assert "--max-hours 2 is used up" in caught.value.line
-    assert ("the same command" in caught.value.line) is goes_on
+    assert why in caught.value.line
+    assert caught.value.line.endswith(f"{fix} the study" if fix else why)
 
 
 def test_a_method_of_the_package_is_found_without_torch() -> None:

@@ -85,7 +85,9 @@ def check_ending(summary: StudySummary) -> None:
     if summary.state == "failed":
         raise Ended(FAILED, f"failed: {why}", "red")
     if summary.state == "stopped":
-        raise Ended(STOPPED, f"stopped: {why}; {again} within its limits")
+        exhausted = (why or "").startswith("--")
+        fix = "a higher limit resumes the study" if exhausted else again
+        raise Ended(STOPPED, f"stopped: {why}; {fix}")
     if summary.state == "interrupted":
         raise Ended(INTERRUPTED, f"{why or 'interrupted'}; {again}")
 
