@@ -9,6 +9,7 @@ import pytest
 from test_trial_runner import SPACE, Held, Study
 from toys import open_store
 
+from sentune.launchers.trial_report import Report, died
 from sentune.study.config import Budget
 from sentune.study.runner.limits import Limits
 from sentune.study.runner.tune_adapter import own_signals
@@ -193,6 +194,30 @@ def test_a_signal_asks_trials_for_checkpoints_and_a_second_one_ends(
         assert signal.getsignal(number) is signal.SIG_DFL
     finally:
         signal.signal(number, before)
+
+
+@pytest.mark.parametrize(("saves", "runs"), [(True, ""), (False, "a")])
+def test_a_signal_promises_no_checkpoint_if_none_is_written(
+    tmp_path: Path, saves: bool, runs: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    study = Study(tmp_path)
+    study.runner.saves = saves
+    for name in runs:
+        study.start(name)
+    with own_signals(study.runner):
+        signal.raise_signal(signal.SIGINT)
+    assert capfd.readouterr().err == "ending, again to leave now\n"
+
+
+def test_a_killed_fit_is_continued_by_the_next_start(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.start("a")
+    study.runner.last["a"] = Report(left=True)
+    study.runner.end("a", died())
+    again = Study(tmp_path)
+    run = again.start("a")
+    assert run is not None
+    assert run.number == 0, "the same trial"
 
 
 def test_an_ignored_hangup_stays_ignored(tmp_path: Path) -> None:

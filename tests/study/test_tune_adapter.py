@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from ray.tune.progress_reporter import TrialProgressCallback
 
+from sentune.launchers.trial_report import Report
 from sentune.study.runner import tune_adapter
 from sentune.study.runner.limits import Halt
 from sentune.study.runner.trial_runner import TrialRunner
@@ -43,6 +44,33 @@ def test_a_run_that_is_taken_back_has_the_folder_that_tune_asks_for_at_the_end()
     StudyScheduler(cast("TrialRunner", runner), lambda: None).choose_trial_to_run(controller)
     assert done == ["folder", "stopped"]
     assert runner.last["a"].left
+
+
+@pytest.mark.parametrize(
+    ("saves", "grouped", "killed"),
+    [(False, False, ["a", "b"]), (True, False, []), (False, True, [])],
+)
+def test_runs_that_cannot_write_a_checkpoint_are_killed_when_the_study_halts(
+    monkeypatch: pytest.MonkeyPatch, saves: bool, grouped: bool, killed: list[str]
+) -> None:
+    halted = SimpleNamespace(halt=Halt(state="interrupted", reason=""))
+    runner: Any = SimpleNamespace(
+        watch=lambda actors: None, limits=halted, live={}, saves=saves, grouped=grouped,
+        last={"b": Report(final=True)},
+    )  # fmt: skip
+    running = [
+        SimpleNamespace(
+            trial_id=str(name), status="RUNNING", temporary_state=SimpleNamespace(ray_actor=name)
+        )
+        for name in ("a", "b", None)
+    ]
+    ended: list[str] = []
+    monkeypatch.setattr(tune_adapter.ray, "kill", ended.append)
+    controller = SimpleNamespace(get_live_trials=lambda: running)
+    StudyScheduler(cast("TrialRunner", runner), lambda: None).choose_trial_to_run(controller)
+    assert ended == killed
+    assert runner.last["b"].final, "it has ended already, and its result counts"
+    assert ("a" in runner.last and runner.last["a"].left) is bool(killed)
 
 
 def test_a_run_that_ends_sooner_calls_it_at_its_end() -> None:

@@ -216,6 +216,7 @@ class Study:
 
     def _run(self, limits: Limits) -> Finals | None:
         """Run what is left of search and finals; return the finals, or None if it was halted."""
+        from sentune.methods import CLOSED_FORM
         from sentune.study.runner.tune_adapter import run_trials  # loads Ray Tune
 
         grouped = self.config.launched_by == "train"
@@ -231,6 +232,7 @@ class Study:
             gpus=self.plan.gpus,
             control=self.launch.control,
             grouped=grouped,
+            saves=self.space.method not in CLOSED_FORM,
             sharing=self.sharing,
             stalls=self.stalls,
         )

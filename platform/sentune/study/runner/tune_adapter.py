@@ -91,7 +91,7 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
 
         When the study halts, trials that wait for a node are withdrawn; the next start continues
         them. Otherwise the study would not end before the nodes came, and a spot machine may take
-        hours.
+        hours. Trials that write no checkpoint are killed; the next start begins them again.
         """
         runner = self.runner
 
@@ -111,6 +111,10 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
                     runner.last[trial.trial_id] = Report(left=True)
                     trial.init_local_path()  # Tune's results need the folder of every trial
                     tune_controller.stop_trial(trial)
+                elif not (runner.saves or runner.grouped):
+                    runner.last.setdefault(trial.trial_id, Report(left=True))
+                    if (actor := trial.temporary_state.ray_actor) is not None:
+                        ray.kill(actor)
         return None
 
 
@@ -311,7 +315,8 @@ def own_signals(runner: TrialRunner) -> Iterator[None]:
         again = True
         reason = "" if number == signal.SIGINT else "ended by a signal"
         trials = counted(len(runner.live), "trial")
-        os.write(2, f"writing checkpoints of {trials}, again to leave now\n".encode())
+        doing = f"writing checkpoints of {trials}" if runner.live and runner.saves else "ending"
+        os.write(2, f"{doing}, again to leave now\n".encode())
         runner.halt(Halt(state="interrupted", reason=reason))
 
     asking = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
