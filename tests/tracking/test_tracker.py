@@ -87,7 +87,7 @@ def test_an_outage_is_said_once_and_again_when_it_is_over(
     def connect(uri: str) -> Any:
         tries.append(uri)
         if not up.is_set():
-            raise ConnectionError("http://ann:hush@host is down")
+            raise ConnectionError("http://ann:hush@host is down\n[SQL: DROP TABLE jobs]")
         return mlflow_client(uri)
 
     monkeypatch.setattr(sending, "mlflow_client", connect)
@@ -103,6 +103,7 @@ def test_an_outage_is_said_once_and_again_when_it_is_over(
     warnings = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(warnings) == 1
     assert "cannot be reached" in warnings[0]
+    assert "SQL" not in caplog.text, "the first line is enough"
     assert "hush" not in caplog.text
     assert "answers again" in caplog.text
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sentune.credentials import without_credentials
-from sentune.errors import Overtaken
+from sentune.errors import Overtaken, named
 from sentune.io.waits import WAITS
 from sentune.records import StudySummary
 from sentune.tracking.client import Refusals, legal, load_mlflow, mlflow_client
@@ -220,5 +220,5 @@ def _reason(error: BaseException) -> str:
     while root.__cause__ or root.__context__:
         root = root.__cause__ or root.__context__  # type: ignore[assignment]
     told = root if isinstance(root, OSError) else error
-    text: str = without_credentials(f"{type(told).__name__}: {told}")
+    text = named(told)
     return text if len(text) <= 500 else f"{text[:500]} ..."
