@@ -199,9 +199,12 @@ def test_what_an_earlier_start_did_is_one_line(log) -> None:
     curve = {100: 0.8, 300: 0.8, 900: 0.8}
     scene.runs[0] = stored(trial(0, TrialState.COMPLETE, 0.8, 900), curve)
     scene.runs[1] = stored(trial(1, TrialState.RUNNING, 0.8, 300), {100: 0.8, 300: 0.8})
+    final = stored(trial(0, TrialState.COMPLETE, 0.8, 900), curve)
+    scene.finals[0, 1] = replace(final, trial=0, seed=1)
     scene.begin()
-    assert len(text.getvalue().splitlines()) == 3
+    assert len(text.getvalue().splitlines()) == 4
     assert "complete at an earlier start: direction/accuracy 80.0 %" in text.getvalue()
+    assert "seed 1 done at an earlier start: direction/accuracy 80.0 %" in text.getvalue()
     scene.store(trial(1, TrialState.COMPLETE, 0.8, 900), curve)
     assert "trial 1 at 900 examples: direction/accuracy 80.0 %" in text.getvalue()
     assert "trial 1 at 300 examples" not in text.getvalue()
