@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sentune.errors import InvalidValue
+from sentune.io.atomic import StorageError
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.report import build, write
 from sentune.report.importance import Importance
@@ -94,6 +95,14 @@ def states() -> dict[str, tuple[StudySummary, str]]:
         "one": (study([trial(2, TrialState.COMPLETE, 9000)]), "one run, no error bar"),
         "none": (study([], "running"), "No trial has started yet"),
     }
+
+
+def test_a_report_that_cannot_be_written_names_the_option_of_its_folder(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    summary, _ = states()["none"]
+    with pytest.raises(StorageError, match="give another --out"):
+        write(build(view(summary, summary.trials)), file / "report", "--out")
 
 
 @pytest.mark.parametrize("name", list(states()))

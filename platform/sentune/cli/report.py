@@ -37,7 +37,7 @@ def report(
     if out is None and (not own or "://" in own):
         fix = "the study has no folder on this machine; give --out DIR"
         raise InvalidValue("--out", "", fix)
-    for path in write(pages, out or Path(own)):
+    for path in write(pages, out or Path(own), "--out" if out else "--storage"):
         say(path)
 
 

@@ -48,8 +48,10 @@ def build(seen: View) -> StudyReport:
     )
 
 
-def write(report: StudyReport, folder: Path) -> tuple[Path, Path]:
+def write(report: StudyReport, folder: Path, option: str = "--storage") -> tuple[Path, Path]:
     """Write ``report.html`` and ``report.md`` into a folder, each atomically.
+
+    ``option`` is the option that names the folder, for messages.
 
     Returns:
         The paths of both files.
@@ -57,8 +59,9 @@ def write(report: StudyReport, folder: Path) -> tuple[Path, Path]:
     Raises:
         StorageError: the disk is full, read-only or faulty; existing files are unchanged.
     """
-    page = write_document(str(folder), "report.html", to_html(report))
-    return Path(page), Path(write_document(str(folder), "report.md", to_markdown(report)))
+    pages = {"report.html": to_html(report), "report.md": to_markdown(report)}
+    html, md = (write_document(str(folder), *page, option) for page in pages.items())
+    return Path(html), Path(md)
 
 
 def overview(view: View) -> list[Block | None]:
