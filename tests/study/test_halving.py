@@ -46,9 +46,11 @@ def test_impossible_rungs_are_refused(wrong):
 
 
 def plain(values: list[float], eta: int, keep: int) -> bool:
-    """ASHA's rule, slowly: it is among the best max(keep, n // eta), equals as they came."""
-    ranked = sorted(range(len(values)), key=lambda number: (-values[number], number))
-    return len(values) - 1 in ranked[: max(keep, len(values) // eta)]
+    """ASHA's rule, slowly: as good as the last of the best max(keep, n // eta), unless it and all
+    that are as good are more than twice as many."""
+    places = max(keep, len(values) // eta)
+    as_good = [value for value in values if value >= values[-1]]
+    return values[-1] >= sorted(values)[-places:][0] and len(as_good) <= 2 * places
 
 
 @given(

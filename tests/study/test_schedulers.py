@@ -107,16 +107,26 @@ def test_promotion_lets_none_pass_a_rung_before_it_can_compare():
 
 
 @pytest.mark.parametrize("name", ["asha", "asha-promotion"])
-def test_of_equal_trials_no_more_go_on_than_of_others(name):
+def test_equal_trials_do_not_all_go_on(name):
     """Models that have learned nothing yet often have the same accuracy."""
     scheduler = KINDS[name](**NUMBERS)
     curves = {number: {100: 0.5} for number in range(9)}
     stopped = {number: 100 for number in curves if scheduler.verdict(curves, number, 100)}
     while (number := scheduler.promoted(curves, stopped)) is not None:
         del stopped[number]
-    assert [*curves.keys() - stopped] == ([0] if name == "asha" else [0, 1, 2])
+    assert [*curves.keys() - stopped] == ([0, 1] if name == "asha" else [0, 1, 2])
     said = "0.5 at 100 examples; the best 3 of 9 go on, from 0.5, of equals the earlier"
     assert scheduler.verdict(curves, 8, 100) == said
+
+
+def test_a_few_equal_trials_go_on_if_they_would_get_no_second_chance():
+    """A stop by ``asha`` is final; ``asha-promotion`` may promote the later one."""
+    values = [0.1, 0.5, 0.2, 0.3, 0.4, 0.5, 0.6, 0.5]
+    curves = {number: {100: value} for number, value in enumerate(values)}
+    asha, promotion = (KINDS[name](**NUMBERS) for name in ("asha", "asha-promotion"))
+    assert asha.verdict(curves, 7, 100) == ""
+    said = "0.5 at 100 examples; the best 2 of 8 go on, from 0.5, of equals the earlier"
+    assert promotion.verdict(curves, 7, 100) == said
 
 
 def test_a_round_of_hyperband_has_the_brackets_of_the_algorithm():

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import count, takewhile
 from random import Random
 from statistics import fmean, median
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 Curves: TypeAlias = Mapping[int, Mapping[int, float]]
 """Trial number -> examples -> objective."""
@@ -140,7 +140,13 @@ class Halving(Scheduler):
     ASHA (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2) in
     its stopping variant: a trial continues past a rung if it is among the best 1/eta of those that
     have reached it, or among the best ``keep``. There are no rungs if the first is the budget.
+    Trials equal to the last of these continue, too, unless that makes them more than twice as many.
+
+    Attributes:
+        equals: how many times as many trials may continue if some are equal.
     """
+
+    equals: ClassVar[int] = 2
 
     @property
     def rungs(self) -> tuple[int, ...]:
@@ -156,7 +162,8 @@ class Halving(Scheduler):
         reached = sorted(values, reverse=True)
         places = self._places(len(reached))
         own = self.sign * curves[trial][examples]
-        if sum(value >= own for value in reached) <= places:  # earlier trials win ties
+        as_good = sum(value >= own for value in reached)
+        if as_good - reached.count(own) < places and as_good <= self.equals * places:
             return ""
         equal = ", of equals the earlier" if places and own == reached[places - 1] else ""
         why = self._why(reached, places)
@@ -179,10 +186,13 @@ class AshaPromotion(Halving):
 
     Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2: a trial
     that is not among the best 1/eta of a rung is stopped there. It continues from its checkpoint
-    once it is among them, before a new trial starts. At the end of a search the best continue until
-    ``keep`` are complete. The first ``ahead`` trials never wait for others, which would only cost
-    time if their points are expected to be good or the search has too few trials.
+    once it is among them, before a new trial starts; of equal trials, the earlier ones are. At the
+    end of a search the best continue until ``keep`` are complete. The first ``ahead`` trials never
+    wait for others, which would only cost time if their points are expected to be good or the
+    search has too few trials.
     """
+
+    equals: ClassVar[int] = 1
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> str:
         return "" if trial < self.ahead else super().verdict(curves, trial, examples)
