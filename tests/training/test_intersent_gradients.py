@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch import distributed as dist
 from torch.nn import functional as F
 
 from sentune.encoders.tokenizing import pad
 from sentune.methods.intersent import COMPRESSION, FUSION, PAIR_CODES, Intersent
 from sentune.training.group import Group
 from sentune.training.recipes import recipe_of
-from tests.forked import leave_group, run_group
+from tests.forked import join_group, leave_group, run_group
 from tests.methods.intersent_scenes import Columns, build, columns, folder, part
 from tests.rounding import rounding
 
@@ -124,13 +123,10 @@ def test_loss_and_gradient_are_those_of_equation_3(micro):
 
 def work(rank: int, place: str, source: str) -> None:
     """All cases in a group of four, then in one of two."""
-    torch.set_num_threads(1)
     for world_size in (4, 2):
         if rank >= world_size:
             return
-        address = f"file://{place}/meeting-point-{world_size}"
-        dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world_size)
-        group = Group.from_torch_distributed()
+        group = join_group(rank, world_size, place)
         found = [case_gradient(case, group, source) for case in CASES]
         torch.save(found, Path(place) / f"{world_size}-{rank}.pt")
         leave_group()
