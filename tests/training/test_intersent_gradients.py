@@ -16,7 +16,7 @@ from sentune.training.group import Group
 from sentune.training.recipes import recipe_of
 from tests.forked import join_group, leave_group, run_group
 from tests.methods.intersent_scenes import Columns, build, columns, folder, part
-from tests.rounding import rounding
+from tests.rounding import difference, rounding
 
 ENCODER = "builtin:tiny?layers=1&width=16&heads=2&inner=32"
 DROPPING = "builtin:tiny?layers=1&width=16&heads=2&inner=32&dropout=0.3"
@@ -67,11 +67,6 @@ def gradient(
     loss = backward(batch)
     found = {k: p.grad.clone() for k, p in method.named_parameters() if p.grad is not None}
     return found, loss, method
-
-
-def difference(found: Tensor, expected: Tensor) -> float:
-    """The largest difference, in units of the largest of the expected numbers, at least of 1."""
-    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1))
 
 
 def case_gradient(

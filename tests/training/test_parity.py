@@ -15,7 +15,7 @@ from sentune.geometry import Boxes, Gaussians, Points, TermWeights, contrastive_
 from sentune.training.gradients import cached_backward
 from sentune.training.group import Group
 from tests.forked import join_group, run_group
-from tests.rounding import rounding
+from tests.rounding import difference, rounding
 
 GUMBEL = TermWeights(reverse=1.0, reverse_contradiction=2.0, reverse_orientation="hypotheses")
 LOSSES = {
@@ -76,11 +76,6 @@ def gradient(name: str, batch: int, backward: str, group: Group) -> torch.Tensor
         no_sync = {"no_sync": embed.no_sync} if group.world_size > 1 else {}
         cached_backward(embed, rows.split(5), loss, **no_sync)
     return torch.cat([p.grad.flatten() for p in model.parameters()])
-
-
-def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest difference, in units of the largest of the expected numbers, at least of 1."""
-    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1))
 
 
 def work(rank: int, world_size: int, folder: str) -> None:
