@@ -123,15 +123,10 @@ def pose(
     grids: Grids | None = None,
     **others: Any,
 ) -> tuple[list[Task | ModelTask], Result]:
-    """Return tasks, and the result on the development tasks, which has the readouts chosen there.
+    """Return tasks, and the result of ``judge`` on ``dev``, which has the readouts chosen there.
 
-    Args:
-        wanted, dev, grids, others: as in ``make_tasks``; ``grids`` are those of ``dev``.
-        judge: evaluates a model on tasks.
-        prior: class prior to which ``dev`` is weighted, see ``with_prior``.
-
-    Raises:
-        InvalidValue, CorpusError: as in ``make_tasks`` and ``with_prior``.
+    ``prior`` weights ``dev`` as in ``with_prior``, and ``grids`` are those of ``dev``. For the other
+    arguments, and for the errors, see ``make_tasks``.
     """
     if prior:
         weighted = with_prior([corpus for _, corpus in dev], prior)
