@@ -125,8 +125,8 @@ def pose(
 ) -> tuple[list[Task | ModelTask], Result]:
     """Return tasks, and the result of ``judge`` on ``dev``, which has the readouts chosen there.
 
-    ``prior`` weights ``dev`` as in ``with_prior``, and ``grids`` are those of ``dev``. For the other
-    arguments, and for the errors, see ``make_tasks``.
+    ``prior`` weights ``dev`` as in ``with_prior``, and ``grids`` are those of ``dev``. For other
+    arguments and for errors see ``make_tasks``.
     """
     if prior:
         weighted = with_prior([corpus for _, corpus in dev], prior)

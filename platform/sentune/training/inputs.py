@@ -62,9 +62,8 @@ def preferred_pairs(kind: type[GradientMethod] | type[ClosedForm]) -> Kind | Non
 
     None stands for the order of ``read_pairs``.
     """
-    if issubclass(kind, ClosedForm) or kind.kind in (Kind.OPERATIONS, Kind.ADJACENT_SENTENCES):
-        return Kind.SCORED_PAIRS
-    return None
+    scored = kind.kind in (Kind.OPERATIONS, Kind.ADJACENT_SENTENCES)
+    return Kind.SCORED_PAIRS if scored or issubclass(kind, ClosedForm) else None
 
 
 @dataclass(frozen=True, kw_only=True)
