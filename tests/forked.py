@@ -18,9 +18,12 @@ import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.multiprocessing.spawn import start_processes
+
+if TYPE_CHECKING:
+    from sentune.training.group import Group
 
 _FORKSERVER = multiprocessing.get_context("forkserver")
 _FORKSERVER.set_forkserver_preload([
@@ -41,6 +44,22 @@ def run_group(work: Callable[..., None], arguments: tuple[Any, ...], workers: in
 def _member(rank: int, work: Callable[..., None], *arguments: Any) -> None:
     work(rank, *arguments)
     leave_group()
+
+
+def join_group(rank: int, workers: int, folder: Path | str, *given: Any) -> Group:
+    """Returns the gloo group of the processes that meet in a folder; each has one thread.
+
+    ``given`` is device and shards, as for ``Group.from_torch_distributed``.
+    """
+    import torch
+    from torch import distributed
+
+    from sentune.training.group import Group
+
+    torch.set_num_threads(1)
+    meeting = f"file://{folder}/meeting-point-{workers}"
+    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=workers)
+    return Group.from_torch_distributed(*given)
 
 
 def leave_group() -> None:

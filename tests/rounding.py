@@ -19,3 +19,8 @@ def rounding(terms: int, size: float = 1.0, dtype: torch.dtype = torch.float64) 
         dtype: that is computed in.
     """
     return 4 * terms * torch.finfo(dtype).eps * float(size)
+
+
+def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest difference, in units of the largest of the expected numbers, at least of 1."""
+    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1))

@@ -38,6 +38,8 @@ from sentune.tasks import Result
 sys.path.insert(0, str(Path(__file__).parent / "study"))
 from study_folders import OBJECTIVE, make_study
 
+from tests.interpreter import run_python
+
 ROOT = Path(__file__).resolve().parents[1]
 PAIRS = [("A dog runs.", "An animal moves.", "entailment"), ("It rains.", "It is dry.", "neutral")]
 TRIPLETS = [("A dog runs.", "An animal moves.", "It sleeps."), ("a", "b", "c")]
@@ -360,10 +362,9 @@ def test_every_public_name_is_there() -> None:
     assert all(getattr(sentune, name) is not None for name in sentune.__all__)
     assert dir(sentune) == sentune.__all__
     assert sentune.__version__ == metadata.version("sentune")
-    late = ("torch", "ray", "pandas", "importlib.metadata")
+    late = ("torch", "ray", "mlflow", "pandas", "importlib.metadata")
     code = f"import sentune, sys; print([m for m in {late} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert run_python(code) == "[]"
 
 
 @pytest.mark.cluster

@@ -1,11 +1,15 @@
-"""Token ids of a whole corpus in memory."""
+"""Token ids of a whole corpus in memory, and batches of them as they can be compared."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from sentune.corpora import Corpus
+from sentune.corpora.batches import Batch
 from sentune.corpora.tokens import SHARD_ROWS, TableEncoder, TokenTable, tokenise_batches
 
 
@@ -18,3 +22,10 @@ def tokenise(
         place = cache or Path(scratch)
         made = tokenise_batches(batches, corpus.fingerprint, encoder, place, shard_rows=shard_rows)
         return made.load()
+
+
+def plain(batches: Iterator[Batch], count: int) -> list[Any]:
+    return [
+        (b.epoch, b.first, {k: [ids.tolist() for ids in v] for k, v in b.columns.items()})
+        for b in islice(batches, count)
+    ]

@@ -1,4 +1,4 @@
-"""What tests and benchmarks of whole studies share: a small cluster, and trials without corpora."""
+"""What tests and benchmarks of studies share: a small cluster, trials without corpora, claims."""
 
 from __future__ import annotations
 
@@ -48,3 +48,16 @@ def toy_spec(
         "seed": seed,
     }
     return TrialSpec(**{**given, **changes})
+
+
+class Wall(dict[str, str]):
+    """A store of the claims of studies that share a cluster, in memory."""
+
+    def write(self, key: str, text: str) -> None:
+        self[key] = text
+
+    def read(self) -> dict[str, str]:
+        return dict(self)
+
+    def remove(self, key: str) -> None:
+        self.pop(key, None)

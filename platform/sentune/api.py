@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -250,7 +251,7 @@ def evaluate(
         CorpusError: data cannot be read.
     """
     from sentune.embedder.embedder import Embedder
-    from sentune.tasks import make_tasks, with_prior
+    from sentune.tasks import pose
 
     if not tasks:
         raise InvalidValue("tasks", dict(tasks), "give task -> data, as in {'rte': pairs}")
@@ -258,19 +259,11 @@ def evaluate(
         raise InvalidValue("prior", prior, "it weights the pairs of dev; give dev too")
     embedder = model if isinstance(model, Embedder) else Embedder.load(model)
     embedder.require_component(component_from)
-    judge: Any = {"batch_size": batch_size, "component_from": component_from}
+    judge = partial(embedder.evaluate, batch_size=batch_size, component_from=component_from)
     stored = embedder.references.for_tasks() if embedder.references is not None else None
-    how: Any = {"exclude": exclude, "references": stored, "folds": folds}
-    readouts = dict(embedder.readouts)
-    posed = _corpora(dev or {})
-    if prior:
-        names, corpora = zip(*posed, strict=True)
-        posed = list(zip(names, with_prior(corpora, prior), strict=True))
-    if posed:
-        tuning = make_tasks(posed, **how)
-        readouts |= embedder.evaluate(tuning, **judge).readouts
-    chosen = make_tasks(_corpora(tasks), dev=posed, **how)
-    result = embedder.evaluate(chosen, readouts, **judge)
+    how: Any = {"prior": prior, "exclude": exclude, "references": stored, "folds": folds}
+    chosen, tuned = pose(_corpora(tasks), _corpora(dev or {}), judge, **how)
+    result = judge(chosen, {**embedder.readouts, **tuned.readouts})
     rows: list[tuple[Any, ...]] = [(name, value, "") for name, value in result.metrics.items()]
     rows += [(name, None, why) for name, why in result.skipped.items()]
     return pd.DataFrame(rows, columns=["metric", "value", "reason"]).set_index("metric")

@@ -18,6 +18,7 @@ from sentune.records import TrialState
 from sentune.study.config import Budget
 from sentune.study.study import Study, StudyConfig, StudyOutcome
 from tests.autoscaling import toy_study
+from tests.toy_trials import toy_spec
 
 TRIES = 4
 """Ray Train's own ones; then it gives a group up."""
@@ -75,7 +76,7 @@ def run(folder: Path, **config: Any) -> StudyOutcome:
         name=toy_study.NAME, storage=str(folder), max_examples=200, finalists=0, sampler="random",
         scheduler="none", **settings,
     )  # fmt: skip
-    return Study(study, toy_study.SPACE, toy_study.make_spec, toy_study.program, (), {}).run()
+    return Study(study, toy_study.SPACE, toy_spec, toy_study.program, (), {}).run()
 
 
 def test_a_group_waits_longer_than_ray_trains_patience(machine: None, tmp_path: Path) -> None:

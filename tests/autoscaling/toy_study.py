@@ -24,8 +24,9 @@ from sentune.study.study import Study, StudyConfig
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
+from tests.toy_trials import OBJECTIVE, toy_spec
 
-NAME, OBJECTIVE, BUDGET, EVERY = "toy", "toy/score", 600, 100
+NAME, BUDGET, EVERY = "toy", 600, 100
 PAUSE = 0.2
 """Seconds of work before a milestone."""
 
@@ -69,17 +70,6 @@ def program(spec: TrialSpec, group: Group) -> Iterator[Progress]:
     said("end")
 
 
-def make_spec(
-    settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
-) -> TrialSpec:
-    """The training run of a configuration."""
-    return TrialSpec(
-        trial=name, method="toy", settings=settings, encoder="",
-        corpus=None, dev=None, max_examples=milestones[-1], milestones=milestones,  # type: ignore[arg-type]
-        objective=OBJECTIVE, seed=seed,
-    )  # fmt: skip
-
-
 def main(folder: Path, options: dict[str, Any]) -> None:
     """One start of the study."""
     if isinstance(options.get("workers"), list):
@@ -90,7 +80,7 @@ def main(folder: Path, options: dict[str, Any]) -> None:
     )
     with connected():
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-        outcome = Study(config, SPACE, make_spec, program, (), {}).run()
+        outcome = Study(config, SPACE, toy_spec, program, (), {}).run()
     trials = [asdict(trial) for trial in outcome.trials]
     told = {"state": outcome.state, "trials": trials}
     (folder / NAME / "outcome").write_text(json.dumps(told, default=str))

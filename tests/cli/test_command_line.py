@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-import sentune
 from sentune.cli import app
+from tests.interpreter import run_python
 
 COMMANDS = ("train", "evaluate", "encode", "corpora", "dashboard")
-
-
-def run_python(code: str) -> str:
-    """What a fresh interpreter prints, with this package on its path."""
-    platform = Path(sentune.__file__).parents[1]
-    environment = os.environ | {"PYTHONPATH": f"{platform}{os.pathsep}{platform.parent}"}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    return done.stdout.strip()
 
 
 def test_every_command_is_listed() -> None:

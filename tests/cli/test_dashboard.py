@@ -16,6 +16,7 @@ from sentune.cli import dashboard as module
 from sentune.cli.dashboard import server_command
 from sentune.errors import InvalidValue
 from sentune.tracking import Tracker
+from tests.servers import free_port
 from tests.tracking.story import Story
 
 
@@ -83,13 +84,6 @@ def test_the_server_answers_this_machine_alone(tmp_path: Path) -> None:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def wait_for(port: int, process: subprocess.Popen[str]) -> None:

@@ -328,6 +328,14 @@ def test_fork_replaces_settings_and_names_the_old_study(tmp_path: Path, tuned: A
 
 
 @pytest.mark.parametrize("arguments", [("resume", "toy"), ("fork", "toy", "new")])
+def test_a_dry_run_is_one_of_the_job(tmp_path: Path, tuned: Any, arguments: tuple[str, ...]):
+    make_study(tmp_path, told=told())
+    run(tmp_path, *arguments)
+    run(tmp_path, *arguments, "--dry-run")
+    assert [options.dry_run for options, _ in tuned] == [False, True]
+
+
+@pytest.mark.parametrize("arguments", [("resume", "toy"), ("fork", "toy", "new")])
 def test_the_database_is_the_one_that_is_given_else_the_stored_one(
     tmp_path: Path, tuned: Any, arguments: tuple[str, ...]
 ):

@@ -14,11 +14,12 @@ import pytest
 import ray
 
 from sentune.corpora import Kind, ray_map, read, stream
-from sentune.corpora.batches import Batch, BatchSource, Example, SharedSource
+from sentune.corpora.batches import BatchSource, Example, SharedSource
 from sentune.corpora.encode import Encoder
 from sentune.corpora.mixing import MixedHandle
 from sentune.corpora.tokens import TokenFolder, shard_name, tokenise_batches
 from sentune.encoders import prepare
+from tests.token_tables import plain
 
 pytestmark = pytest.mark.cluster
 
@@ -50,13 +51,6 @@ def write_folder(path: Path, shards: tuple[int, ...]) -> TokenFolder:
         nbytes += table.nbytes
         pq.write_table(table, path / shard_name(number))
     return TokenFolder(path, COLUMNS, shards, "random", nbytes)
-
-
-def plain(batches: Iterator[Batch], count: int) -> list:
-    return [
-        (b.epoch, b.first, {k: [ids.tolist() for ids in v] for k, v in b.columns.items()})
-        for b in islice(batches, count)
-    ]
 
 
 @pytest.mark.parametrize("start", [0, 3, 10, 11, 27])

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,6 @@ import pandas as pd
 import pytest
 import torch
 
-import sentune
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.encode import Direction
 from sentune.encoders import load, load_tokenizer, prepare
@@ -25,6 +21,7 @@ from sentune.methods import REGISTRY
 from sentune.tasks.pairs import symmetric_similarity
 from sentune.training.model import save_model, seal_model
 from sentune.training.settings import TrainingSettings
+from tests.interpreter import run_python
 
 SENTENCES = [
     "A poodle runs.",
@@ -355,20 +352,6 @@ def test_a_pickle_in_place_of_the_weights_is_never_opened(folder: Path) -> None:
     torch.save({}, folder / "pytorch_model.bin")
     with pytest.raises(InvalidValue, match=r"model\.safetensors"):
         Embedder.load(folder, device="cpu")
-
-
-def run_python(code: str) -> str:
-    """What a fresh interpreter prints, with this package on its path."""
-    environment = os.environ | {"PYTHONPATH": str(Path(sentune.__file__).parents[1])}
-    command = [sys.executable, "-c", code]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=True, env=environment
-    ).stdout.strip()
-
-
-def test_importing_the_package_loads_neither_torch_nor_ray() -> None:
-    code = "import sentune, sys; print([m for m in ('torch', 'ray', 'mlflow') if m in sys.modules])"
-    assert run_python(code) == "[]"
 
 
 def test_the_embedder_is_at_the_top_and_runs_without_ray_and_mlflow() -> None:

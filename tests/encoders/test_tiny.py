@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from transformers import BertConfig, DistilBertConfig, T5Config
 from sentune.encoders import load, load_tokenizer, prepare
 from sentune.encoders.prepare import encoder_class
 from sentune.errors import InvalidValue
+from tests.interpreter import run_python
 
 TEXTS = ["A poodle runs.", "No four-legged animal runs in the park!", "Poodles ran; dogs run."] * 4
 
@@ -54,8 +53,7 @@ def test_vocabulary_is_equal_in_every_process(tmp_path: Path) -> None:
     here = files(prepare("builtin:tiny", TEXTS, tmp_path / "here"))
     call = f"prepare('builtin:tiny', {TEXTS!r}, Path({str(tmp_path / 'there')!r}))"
     code = f"from pathlib import Path; from sentune.encoders import prepare; print({call})"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert files(run.stdout.strip()) == here
+    assert files(run_python(code)) == here
 
 
 def test_other_texts_or_options_give_another_folder(tmp_path: Path) -> None:

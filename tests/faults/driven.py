@@ -34,9 +34,9 @@ from sentune.tracking import Tracker
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
+from tests.toy_trials import OBJECTIVE, toy_spec
 
 NAME, TRIALS, FINALISTS, SEEDS, BUDGET = "toy", 14, 2, 2, 900
-OBJECTIVE = "toy/score"
 SPACE = SearchSpace(
     method="toy",
     objective=OBJECTIVE,
@@ -91,17 +91,6 @@ class Killer:
             threading.Timer(self._after, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
 
-def make_spec(
-    settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
-) -> TrialSpec:
-    """The training run of a configuration."""
-    return TrialSpec(
-        trial=name, method="toy", settings=settings, encoder="",
-        corpus=None, dev=None, max_examples=milestones[-1], milestones=milestones,  # type: ignore[arg-type]
-        objective=OBJECTIVE, seed=seed,
-    )  # fmt: skip
-
-
 def main(address: str, place: dict[str, Any], concurrent: int, *killed: str) -> str:
     """One start of the study; its state at the end."""
     import ray
@@ -118,7 +107,7 @@ def main(address: str, place: dict[str, Any], concurrent: int, *killed: str) -> 
         )  # fmt: skip
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         work = partial(program, Path(place["scratch"], "worked.log"))
-        study = Study(config, SPACE, make_spec, work, (), {"code": "1"}, held=lock)
+        study = Study(config, SPACE, toy_spec, work, (), {"code": "1"}, held=lock)
         look = partial(study.view.snapshot, driven=True)
         killers = [Killer(killed[0], float(killed[1]), look)] if killed else []
         study.watchers += [*killers, tracker.notify]

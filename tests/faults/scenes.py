@@ -13,7 +13,6 @@ from typing import Any
 import ray
 import torch
 from ray.cluster_utils import Cluster
-from torch import distributed
 
 from sentune.code import runtime_env
 from sentune.corpora import Kind, read
@@ -28,7 +27,7 @@ from sentune.study.study import Study, StudyConfig
 from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.trial import Program, Progress, TrialSpec
-from tests.forked import run_group
+from tests.forked import join_group, run_group
 from tests.token_tables import tokenise
 
 BATCH, EVERY = 16, 32
@@ -199,11 +198,7 @@ def undisturbed(
 
 
 def _worker(rank: int, spec: TrialSpec, folder: str, workers: int, shards: int) -> None:
-    torch.set_num_threads(1)
-    distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=workers
-    )
-    reports = run_trial(train, spec, Group.from_torch_distributed("cpu", shards))
+    reports = run_trial(train, spec, join_group(rank, workers, folder, "cpu", shards))
     curve = {report.examples: report.metrics for report in reports}
     if rank == 0:
         torch.save(curve, Path(folder, "curve.pt"))

@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from tests.faults.conftest import Place
 from tests.servers import free_port, mlflow_server
 from tests.soak import SOAK
 from tests.tracking.conftest import copied, empty_store, held, story
-from tests.tracking.story import MILESTONES, Story
+from tests.tracking.story import MILESTONES, Held, Story
 from tests.tracking.test_outage import server
 
 __all__ = ["empty_store", "held", "story"]  # fixtures
@@ -228,7 +228,7 @@ def test_a_slow_server_holds_nobody_up_and_gets_every_run_once(
     tmp_path: Path,
     empty_store: Path,
     story: Story,
-    held: Callable[[str], dict[str, Any]],
+    held: Held,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", str(TIMEOUT))

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from search_spaces import find_job
+from sentune.corpora.schema import Kind
 from sentune.encoders import prepare
 from sentune.errors import SentuneError
-from sentune.job.families import FAMILIES
+from sentune.job.families import FAMILIES, make_job
 from sentune.job.options import parse
 from sentune.job.run import tune
 from sentune.study.planning import capacity, connect
@@ -43,6 +44,39 @@ def start(method: str, files: Path, **given: Any) -> None:
     }  # fmt: skip
     storage = {"storage": str(files / "studies"), "study": "early"}
     tune(parse({**storage, **named}, job.defaults), job.space)
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "kind"),
+    [
+        ("simcse", {}, Kind.LABELLED_PAIRS),
+        ("infersent", {}, Kind.LABELLED_PAIRS),
+        ("invertible", {}, Kind.SCORED_PAIRS),
+        ("intersent", {}, Kind.SCORED_PAIRS),
+        ("sif", {"corpus": "text:x", "vectors": ["glove:x"]}, Kind.SCORED_PAIRS),
+    ],
+)
+def test_a_format_of_several_kinds_of_pairs_is_read_as_the_method_is_judged(
+    tmp_path: Path, method: str, given: dict[str, Any], kind: Kind
+) -> None:
+    file = tmp_path / "SICK.txt"
+    names = ("pair_ID", "sentence_A", "sentence_B", "entailment_label", "relatedness_score",
+             "entailment_AB", "entailment_BA", "SemEval_set")  # fmt: skip
+    row = (
+        "1",
+        "a dog runs",
+        "a dog moves",
+        "ENTAILMENT",
+        "4",
+        "A_entails_B",
+        "B_neutral_A",
+        "TRIAL",
+    )
+    file.write_text("".join("\t".join(line) + "\n" for line in (names, row)))
+    job = find_job(method)
+    options = {"dev": [f"sick:{file}"], "storage": str(tmp_path), **given}
+    (dev,) = make_job(parse(options, job.defaults), job.space).dev
+    assert dev.kind is kind
 
 
 class TooLate(BaseException):

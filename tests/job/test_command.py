@@ -11,6 +11,7 @@ import pytest
 from sentune.errors import Overtaken
 from sentune.job.command import Ended, check_ending, exit_codes
 from sentune.records import StudySummary
+from tests.interpreter import run_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,10 +45,7 @@ def test_a_method_of_the_package_is_found_without_torch() -> None:
         "import sys; from search_spaces import find_job; find_job('gumbel');"
         "print({'torch', 'ray', 'optuna'} & set(sys.modules))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.strip() == "set()"
+    assert run_python(code) == "set()"
 
 
 def test_the_help_names_every_value() -> None:
@@ -86,12 +84,10 @@ try:
 except Exception as error:
     print(Out.first, type(error).__name__, file=kept)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.startswith(f"['study   gumbel (gumbel) in {tmp_path}"), done.stdout
-    assert "torch" not in done.stdout
-    assert "CorpusError" in done.stdout
+    printed = run_python(code)
+    assert printed.startswith(f"['study   gumbel (gumbel) in {tmp_path}")
+    assert "torch" not in printed
+    assert "CorpusError" in printed
 
 
 def test_a_complete_study_ends_well_whatever_ended_its_search() -> None:

@@ -22,6 +22,7 @@ from sentune.job.options import JobOptions
 from sentune.job.product import publish
 from sentune.job.study_files import last_start, mend_summary, refuse_late
 from sentune.job.test_set import TestReads, Winner
+from sentune.methods.simcse import Simcse
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
 from sentune.report.behaviour import BEHAVIOUR_FILE
 from sentune.report.paired import HITS_FILE
@@ -43,6 +44,8 @@ class KilledError(Exception):
 
 class Toy(SentenceFamily):
     """A job whose model is a file, judged by the letters of its run."""
+
+    method = Simcse
 
     def __init__(self, checkpoint: Path, test: Sequence[str], *, killed: bool, force: bool) -> None:
         storage = str(checkpoint.parents[3])

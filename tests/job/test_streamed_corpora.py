@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 import ray
@@ -14,9 +12,10 @@ from rich.console import Console
 
 from sentune.cli.cluster_plan import options_of, read_job
 from sentune.corpora import tokens
-from sentune.corpora.batches import Batch, SharedSource
+from sentune.corpora.batches import SharedSource
 from sentune.corpora.stream import StreamedSource
 from sentune.job.families import JobFamily, make_job
+from tests.token_tables import plain
 
 pytestmark = pytest.mark.cluster
 
@@ -50,13 +49,6 @@ def job(name: str, storage: Path, *options: str) -> JobFamily:
     made = make_job(options_of(script, list(given)), script.space)
     made.prepare(Console(file=io.StringIO()))
     return made
-
-
-def plain(batches: Iterator[Batch], count: int) -> list[Any]:
-    return [
-        (b.epoch, b.first, {k: [ids.tolist() for ids in v] for k, v in b.columns.items()})
-        for b in islice(batches, count)
-    ]
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.interpreter import run_python
 
 PLATFORM = Path(__file__).resolve().parents[2] / "platform"
 METHOD = '''
@@ -35,13 +34,7 @@ print(sorted(REGISTRY), sorted(TRAINED.keys() - REGISTRY), sorted(CLOSED_FORM))
 def test_a_file_is_all_that_a_method_takes(tmp_path: Path) -> None:
     shutil.copytree(PLATFORM, tmp_path / "platform")
     (tmp_path / "platform/sentune/methods/fresh.py").write_text(METHOD)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "platform")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    printed = run_python(PROGRAM, platform=tmp_path / "platform")
     sentences = ["fresh", "gauss", "gumbel", "infersent", "sbert-softmax"]
     sentences += ["simcse", "simcse-pairs", "simcse-unsupervised"]
-    assert done.stdout.strip() == f"{sentences} {['intersent', 'invertible']} {['laes', 'sif']}"
+    assert printed == f"{sentences} {['intersent', 'invertible']} {['laes', 'sif']}"

@@ -13,13 +13,16 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.ray_nodes import BIN, end, node, wait_for_nodes
 from tests.servers import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "cluster.yaml"
 PARTS = ("platform", "search_spaces", "jobs", "pyproject.toml", ".gitignore", ".rayignore")
 
 WHICH_CODE = '''
@@ -82,6 +85,16 @@ class Cluster:
             timeout=timeout,
             check=False,
         )
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The content of a cluster file."""
+    return dict(yaml.safe_load(path.read_text()))
+
+
+@pytest.fixture
+def config() -> dict[str, Any]:
+    return read(FILE)
 
 
 def make_project(folder: Path, mark: str) -> Path:

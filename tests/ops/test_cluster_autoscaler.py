@@ -15,8 +15,7 @@ from ray.core.generated.autoscaler_pb2 import ResourceRequestByCount
 
 from sentune.cluster import read_cluster
 from sentune.cluster.packing import nodes_for
-
-FILE = Path(__file__).resolve().parents[2] / "cluster.yaml"
+from tests.ops.conftest import FILE
 
 
 def started(
@@ -38,11 +37,6 @@ def started(
     )
     launches = ResourceDemandScheduler().schedule(request).to_launch
     return {launch.instance_type: launch.count for launch in launches}
-
-
-@pytest.fixture(scope="module")
-def config() -> dict[str, Any]:
-    return dict(yaml.safe_load(FILE.read_text()))
 
 
 def test_spot_machines_come_first(config: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from sentune.study.planning.capacity import Capacity, Node, machines
 from sentune.study.planning.capacity_forecast import CapacityForecast, forecast, forecasts
 from sentune.study.planning.plan import Plan, Probe, estimate, make_plan
 from sentune.study.space.space import SearchSpace, Uniform
+from tests.ops.conftest import FILE
 
-FILE = Path(__file__).resolve().parents[2] / "cluster.yaml"
 SPACE = SearchSpace(
     method="toy", objective="direction/accuracy", settings={"rate": Uniform(1e-5, 1e-3)}
 )

@@ -15,21 +15,10 @@ from sentune.cluster import (
     running_cluster_file,
 )
 from sentune.errors import InvalidValue
+from tests.ops.conftest import FILE, ROOT, read
 from tests.third_party_internals import prepare_config
 
-ROOT = Path(__file__).resolve().parents[2]
-FILE, ONPREM, KUBERAY = (
-    ROOT / name for name in ("cluster.yaml", "cluster/onprem.yaml", "cluster/kuberay.yaml")
-)
-
-
-@pytest.fixture
-def config() -> dict[str, Any]:
-    return read(FILE)
-
-
-def read(path: Path) -> dict[str, Any]:
-    return dict(yaml.safe_load(path.read_text()))
+ONPREM, KUBERAY = (ROOT / f"cluster/{name}.yaml" for name in ("onprem", "kuberay"))
 
 
 def test_limits_are_read() -> None:

@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from sentune.cluster import read_cluster
 from sentune.cluster.limits import running_cluster_file
+from tests.ops.conftest import FILE, ROOT, read
 from tests.third_party_internals import prepare_config, read_kuberay, validate_config
 
-ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ("requirements-torch.lock", "requirements.lock")
-FILE = ROOT / "cluster.yaml"
 GCP, ONPREM, KUBERAY = (ROOT / f"cluster/{name}.yaml" for name in ("gcp", "onprem", "kuberay"))
 LAUNCHED = (FILE, GCP, ONPREM)
 """Files for ``ray up``."""
@@ -27,15 +25,6 @@ LAUNCHED = (FILE, GCP, ONPREM)
 EVERY = (*LAUNCHED, KUBERAY)
 RENTED = (FILE, GCP)
 SECRETS = ("~/.ray/auth_token", "~/.pgpass", "~/.mlflow/credentials")
-
-
-def read(path: Path) -> dict[str, Any]:
-    return dict(yaml.safe_load(path.read_text()))
-
-
-@pytest.fixture
-def config() -> dict[str, Any]:
-    return read(FILE)
 
 
 @pytest.fixture(params=LAUNCHED, ids=lambda path: path.stem)

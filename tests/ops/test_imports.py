@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.interpreter import run_python
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "platform" / "sentune"
 RECIPES = [*sorted((ROOT / "jobs").glob("*.py")), *sorted((ROOT / "search_spaces").glob("*.py"))]
@@ -71,14 +73,7 @@ def test_torch_only_parts_load_neither_ray_nor_optuna_nor_mlflow() -> None:
         f"import sys, importlib; [importlib.import_module('sentune.' + p) for p in {parts}]; "
         "print(sorted({'ray', 'optuna', 'mlflow'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "platform")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == "[]"
+    assert run_python(program) == "[]"
 
 
 def test_every_folder_of_the_package_is_a_package() -> None:

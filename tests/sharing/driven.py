@@ -25,8 +25,9 @@ from sentune.study.study import Study
 from sentune.tracking import Tracker
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
+from tests.toy_trials import OBJECTIVE, toy_spec
 
-TRIALS, BUDGET, OBJECTIVE = 12, 900, "toy/score"
+TRIALS, BUDGET = 12, 900
 SPACE = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Uniform(0.0, 9.0)})
 
 
@@ -49,14 +50,6 @@ def program(log: Path, spec: TrialSpec, group: Group) -> Iterator[Progress]:
         )
 
 
-def make_spec(settings: dict, name: str, seed: int, milestones: tuple[int, ...]) -> TrialSpec:
-    """The training run of a configuration."""
-    return TrialSpec(
-        trial=name, method="toy", settings=settings, encoder="", corpus=None, dev=None,  # type: ignore[arg-type]
-        max_examples=BUDGET, milestones=milestones, objective=OBJECTIVE, seed=seed,
-    )  # fmt: skip
-
-
 def main(
     address: str, folder: Path, storage: str, optuna: str, tracking: str, name: str,
     priority: float, most: int | None,
@@ -77,7 +70,7 @@ def main(
         )  # fmt: skip
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         work = partial(program, folder / f"{name}.log")
-        study = Study(config, SPACE, make_spec, work, (tracker.notify,), held=lock)
+        study = Study(config, SPACE, toy_spec, work, (tracker.notify,), held=lock)
         summary = StudySummary(
             study=name, method="toy", state="running", objective=OBJECTIVE, mode="max",
             corpora={}, space=SPACE.to_dict(),

@@ -29,8 +29,8 @@ from sentune.study.study import Study, StudyConfig
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
+from tests.toy_trials import OBJECTIVE, toy_spec
 
-OBJECTIVE = "toy/score"
 MILESTONES = (100, 300)
 
 
@@ -65,17 +65,6 @@ def program_in(storage: Path) -> Program:
     return program
 
 
-def spec_of(
-    settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
-) -> TrialSpec:
-    """Return the training run of a configuration."""
-    return TrialSpec(
-        trial=name, method="toy", settings=settings, encoder="", seed=seed,
-        corpus=None, dev=None, max_examples=milestones[-1], milestones=milestones,  # type: ignore[arg-type]
-        objective=OBJECTIVE,
-    )  # fmt: skip
-
-
 def back(seconds: float = 30.0) -> dict[str, Any]:
     """Return the free CPUs and the placement groups, once all is back or the time is up."""
     until = time.monotonic() + seconds
@@ -96,7 +85,7 @@ def main(address: str, storage: Path, launcher: str) -> dict[str, Any]:
         workers=2 if launcher == "train" else 1,
     )  # fmt: skip
     space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(3, 7)})
-    outcome = Study(config, space, spec_of, program_in(storage), (), {}).run()
+    outcome = Study(config, space, toy_spec, program_in(storage), (), {}).run()
     rows = [
         [str(r.state), r.settings, {n: m.get(OBJECTIVE) for n, m in r.curve.items()}]
         for r in outcome.trials

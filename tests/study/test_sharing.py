@@ -16,21 +16,9 @@ from sentune.launchers.ray_internals import ClusterStore
 from sentune.study.planning.capacity import Capacity, Node
 from sentune.study.runner import sharing
 from sentune.study.runner.sharing import FORGOTTEN, Claim, Sharing, fair_shares
+from tests.toy_trials import Wall
 
 EIGHT = Capacity.fixed(Node(cpus=4), Node(cpus=4))
-
-
-class Wall(dict[str, str]):
-    """A store of claims in memory."""
-
-    def write(self, key: str, text: str) -> None:
-        self[key] = text
-
-    def read(self) -> dict[str, str]:
-        return dict(self)
-
-    def remove(self, key: str) -> None:
-        self.pop(key, None)
 
 
 @pytest.fixture

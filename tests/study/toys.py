@@ -32,8 +32,8 @@ from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
+from tests.toy_trials import OBJECTIVE, toy_spec
 
-OBJECTIVE = "toy/score"
 SPACE = SearchSpace(
     method="toy",
     objective=OBJECTIVE,
@@ -98,21 +98,12 @@ def mortal(spec: TrialSpec, group: Group) -> Iterator[Progress]:
                 os._exit(1)
 
 
-def make_spec(folder: Path, candidate: Candidate, space: SearchSpace = SPACE) -> TrialSpec:
+def make_spec(folder: Path, candidate: Candidate) -> TrialSpec:
     """The toy's training run of a candidate."""
-    return TrialSpec(
-        trial=candidate.name,
-        method="toy",
-        settings=candidate.settings,
-        encoder="",
-        corpus=None,  # type: ignore[arg-type]
-        dev=None,  # type: ignore[arg-type]
-        max_examples=HALVING.max_examples,
-        milestones=tuple(at for at in HALVING.milestones if at > candidate.start_at),
-        objective=OBJECTIVE,
-        seed=candidate.seed,
-        directory=str(folder / "trials" / candidate.name),
-    )
+    milestones = tuple(at for at in HALVING.milestones if at > candidate.start_at)
+    directory = str(folder / "trials" / candidate.name)
+    settings = dict(candidate.settings)
+    return toy_spec(settings, candidate.name, candidate.seed, milestones, directory=directory)
 
 
 class Given:
@@ -239,7 +230,7 @@ def play(
                 source=SearchSource(
                     store, space, trials=trials, seed=7, sampler=sampler, first=first
                 ),
-                spec_of=lambda candidate: make_spec(folder, candidate, space),
+                spec_of=lambda candidate: make_spec(folder, candidate),
                 stored=heard,
             )
         ],

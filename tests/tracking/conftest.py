@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sentune.tracking.environment import quieten_mlflow
-from tests.tracking.story import Story
+from tests.tracking.story import Held, Story
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +45,7 @@ def story(tmp_path: Path) -> Story:
 
 
 @pytest.fixture
-def held() -> Callable[[str], dict[str, Any]]:
+def held() -> Held:
     """What a store holds: run name -> status, parent, params, tags, metric points, artifacts."""
 
     def read(tracking_uri: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from sentune.study.space.objectives import Objective
 from sentune.study.store.study_index import StudyPlace
 from sentune.study.store.study_view import TABLES, StoredRun, StudySnapshot
 from sentune.tracking import Tracker
+
+Held = Callable[[str], dict[str, Any]]
+"""What ``held`` of conftest.py returns."""
 
 MILESTONES = (1000, 2000, 4000)
 SPENT = Spent(trials=6, examples=24_000, hours=1.5, gpu_hours=3.0)

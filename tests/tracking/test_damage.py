@@ -18,7 +18,7 @@ from sentune.tracking.database import check_tracking_file
 from sentune.tracking.environment import tracking_uri_in
 from tests.cli.test_damaged_studies import garbage, pages, truncated
 from tests.servers import free_port
-from tests.tracking.story import Story
+from tests.tracking.story import Held, Story
 
 
 def comparable(runs: dict[str, Any]) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def test_a_damaged_database_is_named_and_written_again_once_it_is_moved_away(
     empty_store: Path,
     storage: Path,
     story: Story,
-    held: Callable[[str], dict[str, Any]],
+    held: Held,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:

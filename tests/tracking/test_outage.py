@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sentune.tracking import Tracker
 from sentune.tracking.registry import resolve_model
 from tests.servers import free_port, mlflow_server
-from tests.tracking.story import MILESTONES, Story
+from tests.tracking.story import MILESTONES, Held, Story
 
 PATIENCE = 400.0
 
@@ -31,7 +30,7 @@ def test_a_server_that_comes_and_goes_loses_nothing(
     storage: Path,
     tmp_path: Path,
     story: Story,
-    held: Callable[[str], dict[str, Any]],
+    held: Held,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,12 @@ from tests.tracking.story import (
     METRIC,
     MILESTONES,
     SPENT,
+    Held,
     Story,
     close,
     tracker_in,
     without_ids,
 )
-
-Held = Callable[[str], dict[str, Any]]
 
 
 def test_a_study_as_runs(storage: Path, story: Story, held: Held) -> None:

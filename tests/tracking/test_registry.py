@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from sentune.tracking import Tracker
 from sentune.tracking.client import mlflow_client
 from sentune.tracking.environment import tracking_uri_in
 from sentune.tracking.registry import resolve_model
-from tests.tracking.story import Story
+from tests.tracking.story import Held, Story
 
 
 def tell(story: Story, storage: Path) -> str:
@@ -48,7 +47,7 @@ def test_the_winner_is_the_champion(storage: Path, story: Story) -> None:
 
 
 def test_a_storage_that_was_moved_keeps_its_champion_and_its_artifacts(
-    storage: Path, story: Story, tmp_path: Path, held: Callable[[str], dict[str, Any]]
+    storage: Path, story: Story, tmp_path: Path, held: Held
 ) -> None:
     uri = tell(story, storage)
     before = held(uri)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,14 @@ from sentune.records import StudySummary
 from sentune.tracking import Tracker
 from sentune.tracking import tracker as sending
 from sentune.tracking.client import mlflow_client
+from tests.interpreter import run_python
 from tests.tracking.story import (
+    Held,
     Story,
     close,
     tracker_in,
     without_ids,
 )
-
-Held = Callable[[str], dict[str, Any]]
 
 
 class Flaky:
@@ -181,8 +180,7 @@ def test_nothing_slow_is_imported_before_a_study_starts() -> None:
         "print([m for m in ('mlflow', 'matplotlib', 'sklearn', 'ray', 'optuna') "
         "if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert run_python(code) == "[]"
 
 
 def test_it_is_quiet(tmp_path: Path) -> None:
@@ -268,5 +266,4 @@ tracker._thread = SimpleNamespace(start=lambda: print("mlflow" in sys.modules))
 print("mlflow" in sys.modules)
 tracker.start(lambda: None, None)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.split() == ["False", "True"], done.stderr
+    assert run_python(program).split() == ["False", "True"]

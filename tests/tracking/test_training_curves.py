@@ -7,14 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sentune.records import TrialRecord, TrialState
 from sentune.tracking.client import mlflow_client
 from sentune.tracking.machine import MachineMetrics
-from tests.tracking.story import BEGAN, Story, close, run_of, tracker_in
+from tests.tracking.story import BEGAN, Held, Story, close, run_of, tracker_in
 
-Held = Callable[[str], dict[str, Any]]
 LOSS, SPEED = "train/loss", "train/examples_per_second"
 
 

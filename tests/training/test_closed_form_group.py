@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 import torch
 from safetensors.numpy import load_file
-from torch import distributed as dist
 
 from sentune import beats
 from sentune.corpora.batches import Held
@@ -23,7 +22,7 @@ from sentune.training.closed_form import fit_and_sweep
 from sentune.training.closed_form_model import FIT_FILE, VECTORS, build_closed_form
 from sentune.training.group import Group
 from sentune.training.trial import TrialSpec
-from tests.forked import run_group
+from tests.forked import join_group, run_group
 from tests.rounding import rounding
 from tests.training.checkpoint_scenes import progress
 
@@ -86,10 +85,7 @@ def fitted(case: str, group: Group, folder: Path, shift: float = 0.0) -> dict[st
 
 
 def work(rank: int, workers: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    address = f"file://{folder}/meeting-point"
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=workers)
-    group, found = Group.from_torch_distributed("cpu"), {}
+    group, found = join_group(rank, workers, folder), {}
     for number, case in enumerate(CASES):
         saved = Path(folder, f"{number}")
         saved.mkdir(exist_ok=True)

@@ -9,18 +9,11 @@ import torch
 from torch import distributed as dist
 
 from sentune.training.group import Group
-from tests.forked import run_group
-
-
-def join(rank: int, world_size: int, folder: str) -> Group:
-    address = f"file://{folder}/meeting-point"
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world_size)
-    torch.set_num_threads(1)
-    return Group.from_torch_distributed()
+from tests.forked import join_group, run_group
 
 
 def talk(rank: int, world_size: int, folder: str) -> None:
-    group = join(rank, world_size, folder)
+    group = join_group(rank, world_size, folder)
     everything = torch.arange(21.0, dtype=torch.float64).reshape(7, 3)
     said = {"slice": group.slice(7), "offset": group.offset(7)}
     local = everything[group.slice(7)].clone().requires_grad_()

@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch import distributed as dist
 from torch.nn import functional as F
 
 from sentune.encoders.tokenizing import pad
 from sentune.methods.intersent import COMPRESSION, FUSION, PAIR_CODES, Intersent
 from sentune.training.group import Group
 from sentune.training.recipes import recipe_of
-from tests.forked import leave_group, run_group
+from tests.forked import join_group, leave_group, run_group
 from tests.methods.intersent_scenes import Columns, build, columns, folder, part
-from tests.rounding import rounding
+from tests.rounding import difference, rounding
 
 ENCODER = "builtin:tiny?layers=1&width=16&heads=2&inner=32"
 DROPPING = "builtin:tiny?layers=1&width=16&heads=2&inner=32&dropout=0.3"
@@ -70,11 +69,6 @@ def gradient(
     return found, loss, method
 
 
-def difference(found: Tensor, expected: Tensor) -> float:
-    """The largest difference, in units of the largest of the expected numbers, at least of 1."""
-    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1))
-
-
 def case_gradient(
     case: tuple[str, str, int | None], group: Group, source: str
 ) -> tuple[Tensor, Tensor]:
@@ -124,13 +118,10 @@ def test_loss_and_gradient_are_those_of_equation_3(micro):
 
 def work(rank: int, place: str, source: str) -> None:
     """All cases in a group of four, then in one of two."""
-    torch.set_num_threads(1)
     for world_size in (4, 2):
         if rank >= world_size:
             return
-        address = f"file://{place}/meeting-point-{world_size}"
-        dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world_size)
-        group = Group.from_torch_distributed()
+        group = join_group(rank, world_size, place)
         found = [case_gradient(case, group, source) for case in CASES]
         torch.save(found, Path(place) / f"{world_size}-{rank}.pt")
         leave_group()

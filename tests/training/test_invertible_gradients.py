@@ -16,7 +16,7 @@ from sentune.training.group import Group
 from sentune.training.recipes.invertible import InvertibleBackward, Negatives
 from sentune.training.settings import Schedule, TrainingSettings, learning_rate_factor
 from sentune.training.step import Stepper, make_optimizer
-from tests.forked import leave_group, run_group
+from tests.forked import join_group, leave_group, run_group
 from tests.methods.invertible_scenes import model, sentences
 
 CPU = torch.device("cpu")
@@ -46,13 +46,10 @@ def gradient(decoder: str, rows: int, micro_batch: int | None, group: Group) -> 
 
 def work(rank: int, folder: str) -> None:
     """Four processes are a group of four, then two of them one of two."""
-    torch.set_num_threads(1)
     for world_size in (4, 2):
         if rank >= world_size:
             return
-        address = f"file://{folder}/meeting-point-{world_size}"
-        dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world_size)
-        group = Group.from_torch_distributed()
+        group = join_group(rank, world_size, folder)
         found = [gradient(*case, group) for case in CASES]
         torch.save(found, Path(folder) / f"{world_size}-{rank}.pt")
         dist.barrier()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +30,7 @@ from sentune.study.study import Study, StudyConfig, StudyOutcome
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
+from tests.interpreter import run_python
 from tests.toy_trials import OBJECTIVE, cluster_of_two_cpus, toy_spec
 
 MILESTONES = (100, 300)
@@ -98,8 +97,7 @@ def test_a_group_of_two_gives_what_one_process_gives_and_leaves_its_cpus(tmp_pat
     inline = study(tmp_path / "inline", launcher="inline")
     train = study(tmp_path / "train", launcher="train", workers=2)
 
-    threshold = [sys.executable, "-c", "import gc; print(gc.get_threshold()[0])"]
-    usual = int(subprocess.run(threshold, capture_output=True, text=True, check=True).stdout)
+    usual = int(run_python("import gc; print(gc.get_threshold()[0])"))
     states = [TrialState.COMPLETE, TrialState.FAILED]
     for outcome, workers in ((inline, 1), (train, 2)):
         ends = [(record.state, record.reason) for record in outcome.trials]

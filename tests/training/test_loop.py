@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import distributed
 
 from sentune import beats
 from sentune.corpora import Corpus, Kind, read
@@ -24,7 +23,7 @@ from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.recipes.sentences import SentenceBackward
 from sentune.training.trial import Progress, TrialSpec
-from tests.forked import run_group
+from tests.forked import join_group, run_group
 from tests.token_tables import tokenise
 
 MakeTrial = Callable[..., TrialSpec]
@@ -231,11 +230,7 @@ def test_two_workers_train_as_one(make_trial: MakeTrial, tmp_path: Path, micro: 
 
 
 def _worker(rank: int, spec: TrialSpec, folder: str) -> None:
-    torch.set_num_threads(1)
-    distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2
-    )
-    group = Group.from_torch_distributed("cpu")
+    group = join_group(rank, 2, folder)
     said = list(train(spec, group))
     state = {
         "losses": [p.metrics["train/loss"] for p in said],

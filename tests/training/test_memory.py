@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import pickle
-import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from sentune.training.recipes import Validator
 from sentune.training.recipes.sentences import SentenceBackward
 from sentune.training.step import Steps
 from sentune.training.trial import TrialSpec
+from tests.interpreter import run_python
 
 MakeTrial = Callable[..., TrialSpec]
 SENTENCES = 3
@@ -233,8 +233,4 @@ def test_torch_computes_with_the_threads_of_its_trial() -> None:
     """Imported before it is told, or afterwards."""
     for first, then in (("torch", "use_threads(1)"), ("sys", "use_threads(1); import torch")):
         code = f"import {first}\nfrom sentune.training.memory import use_threads\n{then}\n"
-        said = subprocess.run(
-            [sys.executable, "-c", f"{code}print(torch.get_num_threads())"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert said.stdout.split() == ["1"]
+        assert run_python(f"{code}print(torch.get_num_threads())") == "1"

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sentune.geometry import Boxes, Gaussians, Points, TermWeights, contrastive_loss
 from sentune.training.gradients import cached_backward
 from sentune.training.group import Group
-from tests.forked import run_group
-from tests.rounding import rounding
+from tests.forked import join_group, run_group
+from tests.rounding import difference, rounding
 
 GUMBEL = TermWeights(reverse=1.0, reverse_contradiction=2.0, reverse_orientation="hypotheses")
 LOSSES = {
@@ -79,16 +78,8 @@ def gradient(name: str, batch: int, backward: str, group: Group) -> torch.Tensor
     return torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
-def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest difference, in units of the largest of the expected numbers, at least of 1."""
-    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1))
-
-
 def work(rank: int, world_size: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    address = f"file://{folder}/meeting-point"
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world_size)
-    group = Group.from_torch_distributed()
+    group = join_group(rank, world_size, folder)
     found = [gradient(*case, group) for case in CASES]
     torch.save([*found, dropout_parity(group)], Path(folder) / f"{rank}.pt")
 

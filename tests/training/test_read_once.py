@@ -14,7 +14,6 @@ import pytest
 import ray
 import torch
 from safetensors.torch import load_file
-from torch import distributed as dist
 
 from sentune.corpora import Corpus, stream
 from sentune.corpora.batches import Batch, BatchSource, Held, SharedSource
@@ -26,7 +25,7 @@ from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.trial import TrialSpec
-from tests.forked import run_group
+from tests.forked import join_group, run_group
 from tests.soak import SOAK
 
 pytestmark = pytest.mark.cluster
@@ -110,11 +109,8 @@ def counted(log: Path) -> Callable[[pa.Table], pa.Table]:
 
 
 def work(rank: int, workers: int, scene: Scene) -> None:
-    torch.set_num_threads(1)
     ray.init(address=scene.address, logging_level="ERROR")
-    meeting = f"file://{scene.folder}/meeting-point-{workers}"
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=workers)
-    group = Group.from_torch_distributed("cpu", DROPOUT_SHARDS)
+    group = join_group(rank, workers, scene.folder, "cpu", DROPOUT_SHARDS)
     reading = stream._read_shard
 
     def opened() -> stream.StreamedSource:

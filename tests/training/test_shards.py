@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import distributed as dist
 
 from sentune.corpora import Kind, read
 from sentune.corpora.batches import SharedSource
@@ -20,7 +19,7 @@ from sentune.training.group import Group
 from sentune.training.recipes import build, recipe_of, sentences
 from sentune.training.settings import split
 from sentune.training.step import Stepper, make_optimizer
-from tests.forked import run_group
+from tests.forked import join_group, run_group
 from tests.rounding import rounding
 from tests.token_tables import tokenise
 
@@ -64,10 +63,7 @@ def gradient(
 
 
 def work(rank: int, workers: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    address = f"file://{folder}/meeting-point"
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=workers)
-    group = Group.from_torch_distributed("cpu", SHARDS)
+    group = join_group(rank, workers, folder, "cpu", SHARDS)
     sparse: list[int] = []
 
     def densify(parameters: Iterable[torch.nn.Parameter]) -> None:

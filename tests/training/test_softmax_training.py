@@ -14,7 +14,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from torch import distributed as dist
 
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
@@ -28,7 +27,7 @@ from sentune.training.group import Group
 from sentune.training.recipes import build, recipe_of
 from sentune.training.settings import split
 from sentune.training.trial import TrialSpec
-from tests.forked import run_group
+from tests.forked import join_group, run_group
 from tests.token_tables import tokenise
 from tests.training.runs import run, untimed
 
@@ -89,9 +88,7 @@ def gradient(folders: dict[str, str], case: tuple[str, int, int | None], group: 
 
 
 def work(rank: int, meeting: str, folders: dict[str, str]) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{meeting}/at", rank=rank, world_size=2)
-    group = Group.from_torch_distributed()
+    group = join_group(rank, 2, meeting)
     found = [gradient(folders, case, group) for case in CASES]
     torch.save(found, Path(meeting) / f"{rank}.pt")
 

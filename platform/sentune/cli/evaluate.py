@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -94,7 +95,7 @@ def evaluate(
     """
     from sentune.embedder.embedder import Embedder
     from sentune.methods import CLOSED_FORM
-    from sentune.tasks import AmbiguousRte, Result, make_tasks, with_prior
+    from sentune.tasks import AmbiguousRte, pose
     from sentune.tasks.ambiguous import BY_ALPHA_1
 
     if count and references is None:
@@ -109,26 +110,24 @@ def evaluate(
         fix = f"the readout of {embedder.name} is chosen by tuning; leave this option out"
         raise InvalidValue("--dev", " ".join(dev), fix)
     embedder.require_component(component_from, "--component-from")
-    judge: Any = {"batch_size": batch_size, "component_from": component_from}
-    against = _references(embedder, references, count or [])
-    corpora = _corpora("--dev", dev or [], limit)
-    if prior:
-        weighted = with_prior([corpus for _, corpus in corpora], prior)
-        corpora = [(kind, c) for (kind, _), c in zip(corpora, weighted, strict=True)]
-    chosen = make_tasks(wanted, exclude=exclude, references=against, dev=corpora)
-    grids = _grids(embedder, against, set_ or [])
-    tuning = make_tasks(corpora, exclude=exclude, references=against, grids=grids)
-
-    readouts = dict(embedder.readouts)
-    tuned = embedder.evaluate(tuning, **judge) if tuning else Result()
-    readouts |= tuned.readouts
+    judge = partial(embedder.evaluate, batch_size=batch_size, component_from=component_from)
+    chosen, tuned = pose(
+        wanted,
+        _corpora("--dev", dev or [], limit),
+        judge,
+        prior=prior or "",
+        grids=_grids(embedder.name, set_ or []),
+        exclude=exclude,
+        references=_references(embedder, references, count or []),
+    )
+    readouts = {**embedder.readouts, **tuned.readouts}
     rows = tuned.tables.get(f"{AmbiguousRte.kind}/{BY_ALPHA_1}", [])
     ambiguous = [t for t in chosen if isinstance(t, AmbiguousRte)] if len(rows) > 1 else []
     for one in ambiguous:
         at_each, own_readouts = one.at_each(rows)
         chosen += at_each
         readouts |= own_readouts
-    result = embedder.evaluate(chosen, readouts, **judge)
+    result = judge(chosen, readouts)
     report_results(result, Terminal(), json)
     for one in ambiguous:
         _report_alphas(one.name, rows, result.metrics, Terminal())
@@ -147,15 +146,15 @@ def _references(embedder: Embedder, spec: str | None, counts: list[int]) -> Refe
     return None if stored is None else stored.for_tasks()
 
 
-def _grids(embedder: Embedder, references: References | None, items: list[str]) -> dict[str, Grid]:
-    """Return readout -> grid to sweep: all numbers of references, and the grids of ``--set``."""
+def _grids(method: str, items: list[str]) -> dict[str, Grid]:
+    """Return readout -> grid to sweep, from the values of ``--set``."""
     from sentune.methods import find
 
-    grids: dict[str, Grid] = {} if references is None else {"references": references.counts}
-    own = {readout.name: readout for readout in find(embedder.name).readouts} if items else {}
+    grids: dict[str, Grid] = {}
+    own = {readout.name: readout for readout in find(method).readouts} if items else {}
     known = ", ".join(own) or "none with a grid"
     for item in items:
-        name, text = key_and_value("--set", item, f"readouts of {embedder.name}: {known}", own)
+        name, text = key_and_value("--set", item, f"readouts of {method}: {known}", own)
         grids[name] = own[name].parse(text)
     return grids
 

@@ -39,6 +39,7 @@ POLL = 0.5
 _NEW = "New value of the job's option; default: that of the last start."
 NewCount = Annotated[str | None, Option(metavar="N", help=_NEW)]
 NewHours = Annotated[str | None, Option(metavar="H", help=_NEW)]
+DryRun = Annotated[bool, Option("--dry-run", help="Print the plan and exit.")]
 
 
 @app.callback()
@@ -182,6 +183,7 @@ def resume(
     max_hours: NewHours = None,
     max_gpu_hours: NewHours = None,
     stop_after_no_gain: NewCount = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Resume a study with the options of its last start, or with a new budget."""
     job_options = context.params.keys() - {"name", "storage"}
@@ -198,6 +200,7 @@ def fork(
     settings: Settings = None,
     trials: NewCount = None,
     seed: NewCount = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Start a new study from an old one, with another search space or seed.
 
@@ -205,7 +208,7 @@ def fork(
     """
     _check(new, "NEW")
     given = {"fork": new, "optuna": optuna, "trials": trials, "seed": seed, "set": settings}
-    start_again(view_of(name, storage, optuna).place, given)
+    start_again(view_of(name, storage, optuna).place, {**given, "dry_run": dry_run})
 
 
 def start_again(place: StudyPlace, given: Mapping[str, Any]) -> None:

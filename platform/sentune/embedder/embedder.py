@@ -279,12 +279,9 @@ class InvertibleEmbedder(PointEmbedder):
         component_from: ComponentFrom = "corpus",
         batch_size: int = 64,
     ) -> Result:
-        """Return the metrics of all tasks; STS tasks evaluate every representation.
+        """As in the base class; STS tasks evaluate every representation.
 
-        Args:
-            readouts: values to apply, such as ``self.readouts``; None: choose them on these tasks.
-            component_from: as in ``represent``; ``task`` uses the sentences of each STS task.
-            batch_size: sentences per batch.
+        ``component_from`` is as in ``represent``; ``task`` uses the sentences of each STS task.
         """
 
         def represent(sentences: Sequence[str]) -> dict[str, Tensor]:

@@ -38,6 +38,7 @@ from sentune.tasks import Result, read_judged, tasks_for
 from sentune.tasks.references import References
 from sentune.tasks.sts import METRICS, standard_error
 from sentune.training.checkpoint_storage import PROGRESS_FILE
+from sentune.training.inputs import preferred_pairs
 from sentune.training.model import link_to, seal_model
 from sentune.training.model_card import HUB, VERDICT
 from sentune.training.trial import Opens
@@ -144,7 +145,8 @@ def check_test(job: JobFamily) -> tuple[Corpus, ...]:
 
 def _read_test(job: JobFamily) -> tuple[Corpus, ...]:
     specs = with_bad_rows(job.test, job.options.bad_rows)
-    return tuple(read_judged(spec, prefer=job.prefer) for spec in specs)
+    prefer = preferred_pairs(job.method)
+    return tuple(read_judged(spec, prefer=prefer) for spec in specs)
 
 
 def _judge(

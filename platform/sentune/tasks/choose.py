@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from sentune.errors import CorpusError, InvalidValue
 from sentune.formatting import counted
 from sentune.readouts.grid import Grids
 from sentune.tasks.ambiguous import AmbiguousRte
-from sentune.tasks.base import ModelTask, ParallelMap, Task, free_name
+from sentune.tasks.base import ModelTask, ParallelMap, Result, Task, free_name
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import DirectionTask, Exclude, entailment_pairs
 from sentune.tasks.generation import Generation
@@ -112,6 +112,28 @@ def make_tasks(
             raise InvalidValue("task", name, fix)
         made.append(task)
     return made
+
+
+def pose(
+    wanted: Sequence[tuple[str, Corpus]],
+    dev: Sequence[tuple[str, Corpus]],
+    judge: Callable[[Sequence[Task | ModelTask]], Result],
+    *,
+    prior: str = "",
+    grids: Grids | None = None,
+    **others: Any,
+) -> tuple[list[Task | ModelTask], Result]:
+    """Return tasks, and the result of ``judge`` on ``dev``, which has the readouts chosen there.
+
+    ``prior`` weights ``dev`` as in ``with_prior``, and ``grids`` are those of ``dev``. For other
+    arguments and for errors see ``make_tasks``.
+    """
+    if prior:
+        weighted = with_prior([corpus for _, corpus in dev], prior)
+        dev = [(kind, corpus) for (kind, _), corpus in zip(dev, weighted, strict=True)]
+    tasks = make_tasks(wanted, dev=dev, **others)
+    tuning = make_tasks(dev, grids=grids, **others)
+    return tasks, judge(tuning) if tuning else Result()
 
 
 def _names(

@@ -57,6 +57,15 @@ def parts_of(kind: type[GradientMethod] | type[ClosedForm]) -> tuple[str, ...]:
     return ("encoder", "decoder") if kind.kind is Kind.OPERATIONS else ("encoder",)
 
 
+def preferred_pairs(kind: type[GradientMethod] | type[ClosedForm]) -> Kind | None:
+    """Return the pairs to judge a method on from a format that has several kinds, such as SICK.
+
+    None stands for the order of ``read_pairs``.
+    """
+    scored = kind.kind in (Kind.OPERATIONS, Kind.ADJACENT_SENTENCES)
+    return Kind.SCORED_PAIRS if scored or issubclass(kind, ClosedForm) else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
     """The inputs of a training run.

@@ -43,7 +43,15 @@ from sentune.training.closed_form_model import (
     export_closed_form,
 )
 from sentune.training.group import Group
-from sentune.training.inputs import BUILTIN, PRETRAINED, STORIES, InputMaker, parts_of, word_table
+from sentune.training.inputs import (
+    BUILTIN,
+    PRETRAINED,
+    STORIES,
+    InputMaker,
+    parts_of,
+    preferred_pairs,
+    word_table,
+)
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint, link_to, seal_model
 from sentune.training.model_card import HUB
@@ -234,9 +242,7 @@ def _fitted(run: LocalRun, out: Path) -> _Trial:
 
 def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
     """Return the specification of a run, without its training corpus and milestones."""
-    # the preference must be that of jobs
-    scored = run.kind.kind in (Kind.OPERATIONS, Kind.ADJACENT_SENTENCES)
-    prefer = Kind.SCORED_PAIRS if scored or run.method in CLOSED_FORM else None
+    prefer = preferred_pairs(run.kind)
     readouts = {readout.name: readout for readout in known}
     return TrialSpec(
         trial="local",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -17,7 +17,7 @@ from sentune.code import result_code
 from sentune.corpora.batches import Held
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.ray_map import in_turn, on_worker
-from sentune.corpora.schema import Corpus, Kind
+from sentune.corpora.schema import Corpus
 from sentune.corpora.stream import share
 from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue
@@ -47,7 +47,7 @@ from sentune.study.store.study_index import read_json
 from sentune.study.study import MakeSpec
 from sentune.tasks import read_selected
 from sentune.tasks.references import References
-from sentune.training.inputs import InputMaker
+from sentune.training.inputs import InputMaker, preferred_pairs
 from sentune.training.trial import Opens, Program, TrialSpec
 
 Card = Mapping[str, Mapping[str, Any]]
@@ -65,11 +65,9 @@ class JobFamily(ABC):
         folder: the encoder or word vectors of all trials (``TrialSpec.encoder``).
         sources: role -> training corpus, and the corpus of the references if there is one.
         references: sentences for interpretations; None if the method has none.
-        prefer: kind of pairs to read from a format that has several, such as SICK.
         builtin: corpora to judge on if the user gives none.
     """
 
-    prefer: ClassVar[Kind | None] = Kind.SCORED_PAIRS
     builtin: tuple[str, ...] = ()
     given: tuple[StudyOptions, SearchSpace]
     method: type[GradientMethod] | type[ClosedForm]
@@ -132,7 +130,8 @@ class JobFamily(ABC):
         """The development corpora, in memory, without the rows of a test split."""
         builtin = [f"{name}?split=dev" for name in self.builtin]
         specs = self.options.dev or builtin
-        return tuple(read_selected(spec, prefer=self.prefer) for spec in specs)
+        prefer = preferred_pairs(self.method)
+        return tuple(read_selected(spec, prefer=prefer) for spec in specs)
 
     @abstractmethod
     def check(self) -> None:

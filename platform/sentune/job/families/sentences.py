@@ -27,7 +27,6 @@ class SentenceFamily(TrainedFamily):
     """Jobs with one encoder and one corpus, and references if the method has interpretations."""
 
     options: JobOptions
-    prefer = None
 
     def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
         given = self.options.references
