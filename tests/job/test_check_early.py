@@ -112,6 +112,15 @@ def test_what_will_not_do_is_refused_before_ray_and_corpora(
     assert not (files / "studies").exists()
 
 
+def test_a_readout_beyond_the_word_vectors_is_refused_before_ray(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(connect, "silent_head", lambda: pytest.fail("Ray was asked for"))
+    with pytest.raises(SentuneError, match=r"readout components: \[2\].*the word vectors, 2"):
+        start("sif", files, **SIF, set=["components=2"])
+
+
 @pytest.mark.usefixtures("nothing_starts")
 @pytest.mark.parametrize("method", ["gumbel", "intersent", "invertible", "sif"])
 @pytest.mark.parametrize("address", ["", "10.0.0.1:6379"])
