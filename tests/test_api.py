@@ -218,6 +218,8 @@ def test_wrong_arguments_are_refused_before_anything_starts(tmp_path: Path) -> N
         sentune.tune("gumbel", space=unknown, storage=str(tmp_path))
     with pytest.raises(InvalidValue, match=r"tasks: \{\}"):
         sentune.evaluate("model", {})
+    with pytest.raises(InvalidValue, match=r"dev: 'snli:x' cannot be used; give task -> data"):
+        sentune.evaluate("model", {"rte": "snli:x"}, dev="snli:x")  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match=r"prior: 'both=0.3'.*give dev too"):
         sentune.evaluate("model", {"ambiguous-rte": "snli:x"}, prior="both=0.3")
     assert not [*tmp_path.iterdir()]

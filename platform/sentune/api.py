@@ -252,8 +252,9 @@ def evaluate(
     from sentune.embedder.embedder import Embedder
     from sentune.tasks import make_tasks, with_prior
 
-    if not tasks:
-        raise InvalidValue("tasks", dict(tasks), "give task -> data, as in {'rte': pairs}")
+    for name, data in (("tasks", tasks), ("dev", dev or {})):
+        if not isinstance(data, Mapping) or (name == "tasks" and not data):
+            raise InvalidValue(name, data, "give task -> data, as in {'rte': pairs}")
     if prior and not dev:
         raise InvalidValue("prior", prior, "it weights the pairs of dev; give dev too")
     embedder = model if isinstance(model, Embedder) else Embedder.load(model)

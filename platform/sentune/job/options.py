@@ -263,9 +263,11 @@ class TrainingOptions(StudyOptions):
 
     @model_validator(mode="after")
     def _dev_belongs_to_the_corpus(self) -> TrainingOptions:
-        if not self.dev and not all(spec.startswith("builtin:") for spec in self.corpora):
-            fix = "give a corpus to select on, because --corpus is not a built-in one"
-            raise InvalidValue("--dev", "", fix)
+        own = [spec for spec in self.corpora if not spec.startswith("builtin:")]
+        if own and not self.dev:
+            raise InvalidValue(
+                "--dev", "", f"give a corpus to select on, because --corpus is {own[0]}"
+            )
         return self
 
 
