@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from search_spaces import find_job
 from sentune.encoders import prepare
 from sentune.errors import SentuneError
-from sentune.job.families import FAMILIES
+from sentune.job.families import FAMILIES, make_job
 from sentune.job.options import parse
 from sentune.job.run import tune
 from sentune.study.planning import capacity, connect
@@ -119,6 +121,14 @@ def test_a_readout_beyond_the_word_vectors_is_refused_before_ray(
     monkeypatch.setattr(connect, "silent_head", lambda: pytest.fail("Ray was asked for"))
     with pytest.raises(SentuneError, match=r"readout components: \[2\].*the word vectors, 2"):
         start("sif", files, **SIF, set=["components=2"])
+
+
+def test_a_budget_below_the_largest_batch_is_a_warning(tmp_path: Path) -> None:
+    found, text = find_job("gumbel"), io.StringIO()
+    given = {**SMALL, "corpus": "builtin:nli?size=600", "max_examples": 100}
+    options = parse({**given, "storage": str(tmp_path)}, found.defaults)
+    make_job(options, found.space).prepare(Console(file=text, width=200))
+    assert "--max-examples 100 is less than a batch of 512" in text.getvalue()
 
 
 @pytest.mark.usefixtures("nothing_starts")
