@@ -146,7 +146,7 @@ def test_classes_of_a_dataset_get_their_names(tmp_path: Path) -> None:
     corpus = read(spec, Kind.LABELLED_PAIRS)
     assert corpus.table["premise"].to_pylist() == ["b"], "-1 and None are no class"
     assert corpus.table["label"].to_pylist() == ["entailment"]
-    assert [row.reason for row in corpus.quarantine] == ["unknown label None"]
+    assert [row.reason for row in corpus.quarantine] == ["label is missing"]
     rows = {name: values[:1] for name, values in rows.items()}
     (spec,) = specs_of(datasets.Dataset.from_dict(rows, features), "dev", str(tmp_path))
     with pytest.raises(CorpusError, match="no labelled-pairs are left"):
@@ -210,11 +210,18 @@ def test_wrong_arguments_are_refused_before_anything_starts(tmp_path: Path) -> N
         sentune.tune("gumbel", trials=0, storage=str(tmp_path))
     with pytest.raises(InvalidValue, match="learning_rate"):
         sentune.tune("gumbel", set={"learning_rate": "fast"}, storage=str(tmp_path))
+    for start in (sentune.tune, sentune.fit):
+        with pytest.raises(InvalidValue, match="set: 'batch_size=32' cannot be used; give a dict"):
+            start("gumbel", set="batch_size=32")
+    with pytest.raises(InvalidValue, match=r"--dev: missing; .* --corpus is not a built-in one"):
+        sentune.fit("gumbel", TRIPLETS)
     unknown = SearchSpace(objective="rte/auc", settings={"dimenson": Choice(8, 16)})
     with pytest.raises(InvalidValue, match=r"dimenson: .*settings of GumbelCSE are .*dimension"):
         sentune.tune("gumbel", space=unknown, storage=str(tmp_path))
     with pytest.raises(InvalidValue, match=r"tasks: \{\}"):
         sentune.evaluate("model", {})
+    with pytest.raises(InvalidValue, match=r"dev: 'snli:x' cannot be used; give task -> data"):
+        sentune.evaluate("model", {"rte": "snli:x"}, dev="snli:x")  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match=r"prior: 'both=0.3'.*give dev too"):
         sentune.evaluate("model", {"ambiguous-rte": "snli:x"}, prior="both=0.3")
     assert not [*tmp_path.iterdir()]

@@ -100,7 +100,7 @@ def tune(
     fields = type(job.defaults).model_fields.keys() - {"dry_run"}  # it has no study to return
     _check_known(options, known=(*fields, *flags))
     options = _plain(options)
-    chosen = {**options, "set": _set(set or {})}
+    chosen = {**options, "set": _set(_settings(set))}
     quick = dict(job.quick or {}) if chosen.pop("quick", False) else {}
     if isinstance(chosen.get("sampler"), type):
         chosen["sampler"] = address_of(chosen["sampler"])
@@ -159,7 +159,7 @@ def fit(
     rows = str(folder / "data")
     run = LocalRun.of(
         method=_name_of(method),
-        settings=_plain(set or {}),
+        settings=_plain(_settings(set)),
         corpus=() if corpus is None else specs_of(corpus, "corpus", rows),
         dev=() if dev is None else _specs_of(dev, "dev", rows),
         **_plain(options),
@@ -253,8 +253,9 @@ def evaluate(
     from sentune.embedder.embedder import Embedder
     from sentune.tasks import pose
 
-    if not tasks:
-        raise InvalidValue("tasks", dict(tasks), "give task -> data, as in {'rte': pairs}")
+    for name, data in (("tasks", tasks), ("dev", dev or {})):
+        if not isinstance(data, Mapping) or (name == "tasks" and not data):
+            raise InvalidValue(name, data, "give task -> data, as in {'rte': pairs}")
     if prior and not dev:
         raise InvalidValue("prior", prior, "it weights the pairs of dev; give dev too")
     embedder = model if isinstance(model, Embedder) else Embedder.load(model)
@@ -295,6 +296,13 @@ def _check_known(options: Mapping[str, Any], known: Collection[str]) -> None:
     for name in options:
         if name not in known:
             raise InvalidValue(name, options[name], f"give one of {', '.join(sorted(known))}")
+
+
+def _settings(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the argument ``set``, by default empty; refuse other types, such as a text."""
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidValue("set", given, "give a dict, as in {'batch_size': 32}")
+    return given or {}
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,7 +59,8 @@ def find(address: str, option: str = "class") -> type[Any]:
     try:
         kind = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        fix = _copy(module) or "put its file on PYTHONPATH"
+        found = isinstance(error, AttributeError)
+        fix = _copy(module) or ("check the name" if found else "put its file on PYTHONPATH")
         why = f"it cannot be imported here ({error}); {fix}"
         raise InvalidValue(option, address, why) from None
     if not isinstance(kind, type):

@@ -367,6 +367,36 @@ def test_a_file_that_cannot_be_read_is_one_error(
         read(f"{spec}&labels=0=neutral", Kind.LABELLED_PAIRS)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("csv", "a;b;c\n1;2;0\n", r"its header is one column, 'a;b;c'; csv: reads commas, and tsv"),
+        ("tsv", "a,b,c\n1,2,0\n", r"its header is one column, 'a,b,c'"),
+        ("csv", "z,b,c\n1,2,0\n", r"map its columns \(z, b, c\) to ours, such as columns=premise="),
+    ],
+)  # fmt: skip
+def test_columns_of_no_kind_are_named_with_the_fix(
+    tmp_path: Path, name: str, content: str, said: str
+) -> None:
+    (tmp_path / "pairs").write_text(content)
+    with pytest.raises(InvalidValue, match=said):
+        read(f"{name}:{tmp_path}/pairs", Kind.LABELLED_PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"premise,hypothesis,label\na,b,1.0\n", r"label 1\.0 has no name; give labels=1\.0="),
+        (b"premise,hypothesis,label\na,b,\n", "label is missing"),
+        (b"premise,hypothesis,label\n\xe9,b,neutral\n", "Latin-1, convert it: iconv -f LATIN1"),
+    ],
+)
+def test_typical_bad_rows_are_named_with_the_fix(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "pairs").write_bytes(content)
+    with pytest.raises(CorpusError, match=f"pairs:2: .*{said}"):
+        read(f"csv:{tmp_path}/pairs?bad_rows=0", Kind.LABELLED_PAIRS)
+
+
 def test_rows_of_another_width_never_shift_columns(tmp_path: Path) -> None:
     file = tmp_path / "pairs.csv"
     file.write_text(SCORES + "a,b,1,\nc,d,2\n")

@@ -196,7 +196,7 @@ def test_a_missing_file_and_a_cut_gz_say_so(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(snli_line(*PAIRS[0]).encode() * 500)[:-20])
     with pytest.raises(CorpusError, match="damaged"):
         read(f"snli:{path}", Kind.LABELLED_PAIRS)
-    with pytest.raises(CorpusError, match=r"cannot be read|Is a directory"):
+    with pytest.raises(CorpusError, match="it is a folder; name a file"):
         read(f"text:{tmp_path}", Kind.SENTENCES)
 
 

@@ -189,6 +189,7 @@ def test_wrong_input_is_named(gumbel: Embedder) -> None:
     ("call", "message"),
     [
         (lambda model: model.embed("abc"), "sentences: 'abc'.*list of strings"),
+        (lambda model: model.encode(None), "sentences: None.*list of strings"),
         (lambda model: model.features("abc"), "sentences: 'abc'"),
         (lambda model: model.interpretations("a", references="a dog"), "references: 'a dog'"),
         (lambda model: model.encode(["a", "\ud800"]), r"sentences\[1\].*not valid Unicode"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from search_spaces import find_job
 from sentune.corpora.schema import Kind
@@ -144,6 +146,23 @@ def test_what_will_not_do_is_refused_before_ray_and_corpora(
     with pytest.raises(SentuneError, match=f"(?s){said}"):
         start(method, files, **given)
     assert not (files / "studies").exists()
+
+
+def test_a_readout_beyond_the_word_vectors_is_refused_before_ray(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(connect, "silent_head", lambda: pytest.fail("Ray was asked for"))
+    with pytest.raises(SentuneError, match=r"readout components: \[2\].*the word vectors, 2"):
+        start("sif", files, **SIF, set=["components=2"])
+
+
+def test_a_budget_below_the_largest_batch_is_a_warning(tmp_path: Path) -> None:
+    found, text = find_job("gumbel"), io.StringIO()
+    given = {**SMALL, "corpus": "builtin:nli?size=600", "max_examples": 100}
+    options = parse({**given, "storage": str(tmp_path)}, found.defaults)
+    make_job(options, found.space).prepare(Console(file=text, width=200))
+    assert "--max-examples 100 is less than a batch of 512" in text.getvalue()
 
 
 @pytest.mark.usefixtures("nothing_starts")

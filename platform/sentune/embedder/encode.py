@@ -156,7 +156,7 @@ def listed(sentences: Iterable[str], name: str = "sentences") -> list[str]:
             table, which would iterate over column names; or an item is not a string or has a lone
             surrogate.
     """
-    if isinstance(sentences, str):
+    if isinstance(sentences, str) or not isinstance(sentences, Iterable):
         raise InvalidValue(name, sentences, "give a list of strings")
     if isinstance(sentences, Mapping) or hasattr(sentences, "columns"):
         fix = "give one of its columns, as in table['sentence']"

@@ -65,6 +65,8 @@ def _raising(path: str, parts: Iterator[bytes], *, lines: bool) -> Iterator[byte
             yield part
     except FileNotFoundError as error:
         raise CorpusError(path, "there is no such file; check the path") from error
+    except IsADirectoryError as error:
+        raise CorpusError(path, "it is a folder; name a file") from error
     except (EOFError, BadGzipFile, BadZipFile, LZMAError, zlib.error) as error:
         reason = f"the compressed file is damaged: {error}; fetch or write it again"
         raise CorpusError(path, reason, line=number or None) from error

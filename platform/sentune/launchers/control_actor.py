@@ -203,8 +203,10 @@ class ControlClient:
         if self._asked is None:
             if time.monotonic() - self._answered >= BEAT_SECONDS:
                 self._asked = self.actor.beats.remote()
-                what = f"the study's control actor, process {self._pid} on this machine"
-                fix = f"kill -CONT {self._pid} continues it if it is suspended"
+                what, fix = "the study's control actor", "its process has not answered yet"
+                if self._pid:
+                    what += f", process {self._pid} on this machine"
+                    fix = f"kill -CONT {self._pid} continues it if it is suspended"
                 self._waits.enter_context(WAITS.until(what, fix))
             return None
         if not ray.wait([self._asked], timeout=0)[0]:

@@ -17,6 +17,8 @@ from sentune.corpora.prepare import Prepared
 from sentune.corpora.reduce import accumulate, accumulate_here
 from sentune.corpora.schema import Statistics
 from sentune.errors import InvalidValue
+from sentune.methods.closed_form import ClosedForm
+from sentune.readouts.grid import Grid
 from sentune.tasks import tasks_for
 from sentune.tasks.base import Result
 from sentune.tasks.variants import evaluate_family
@@ -53,11 +55,7 @@ def fit_and_sweep(
         return
     started = time.perf_counter()
     model = build_closed_form(spec.method, words[str(spec.settings[VECTORS])].open(), spec.settings)
-    asked = spec.readouts.get(model.axis.name) or model.grid()
-    grid = model.within(asked)
-    if not grid:
-        fix = f"values must be below the width of the word vectors, {model.words.vectors.shape[1]}"
-        raise InvalidValue(f"readout {model.axis.name}", list(asked), fix)
+    grid = grid_within(model, spec.readouts.get(model.axis.name) or model.grid())
     statistics = _accumulated(spec.corpus.open(), group, model.statistics)
     statistics.all_reduce(group)
     beat(examples=spec.max_examples)
@@ -79,6 +77,18 @@ def fit_and_sweep(
         final=True,
         save=partial(save_fit, model),
     )
+
+
+def grid_within(model: ClosedForm, asked: Grid) -> Grid:
+    """Return the values of the readout's grid that the word vectors allow.
+
+    Raises:
+        InvalidValue: they allow none of the values.
+    """
+    if grid := model.within(asked):
+        return grid
+    fix = f"values must be below the width of the word vectors, {model.words.vectors.shape[1]}"
+    raise InvalidValue(f"readout {model.axis.name}", list(asked), fix)
 
 
 def _accumulated(

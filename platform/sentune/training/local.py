@@ -95,9 +95,8 @@ class LocalRun(Settings):
     @model_validator(mode="after")
     def _complete(self) -> LocalRun:
         trained, judged = STORIES if self.method in CLOSED_FORM else BUILTIN[self.kind.kind]
-        own = [spec for spec in self.corpus if not spec.startswith("builtin:")]
-        if own and not self.dev:
-            fix = f"name a development corpus, because --corpus {own[0]} is not a built-in one"
+        if not self.dev and not all(spec.startswith("builtin:") for spec in self.corpus):
+            fix = "name a development corpus, because --corpus is not a built-in one"
             raise InvalidValue("--dev", "", fix)
         if self.kind.kind is not Kind.OPERATIONS and len(self.corpus) > 1:
             fix = f"{self.kind.title} trains on one corpus; name only one"

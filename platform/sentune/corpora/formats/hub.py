@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -47,7 +48,7 @@ def readers(spec: Spec) -> Readers:
     names = _names(spec)
     for our, their in theirs.items():
         if their not in names:
-            fix = f"the dataset has {', '.join(sorted(names))}"
+            fix = f"the dataset has {', '.join(names)}"
             raise spec.refused("columns", fix, f"{our}={their}")
     used = {theirs.get(our, our) for our in ours}
     if twice := sorted(name for name in used if names.count(name) > 1):
@@ -55,8 +56,12 @@ def readers(spec: Spec) -> Readers:
         raise CorpusError(spec.path, reason)
     kinds = {kind: partial(_read, kind) for kind in kinds_with({*names, *theirs})}
     if not kinds:
-        found = ", ".join(sorted(names))
-        fix = f"map its columns ({found}) with columns=ours=theirs,..."
+        fix = (
+            f"map its columns ({', '.join(names)}) to ours, such as "
+            "columns=premise=THEIRS,hypothesis=THEIRS,label=THEIRS"
+        )
+        if spec.format in _DELIMITERS and len(names) == 1 and re.search("[;,|\t]", names[0]):
+            fix = f"its header is one column, {names[0]!r}; csv: reads commas, and tsv: tabs"
         raise InvalidValue(FIELD, spec.text, fix)
     wrong = set(spec.mapping("labels").values()) - set(LABELS)
     if wrong and Kind.CLASSIFIED not in kinds:
@@ -191,6 +196,7 @@ def _label(value: object, names: Mapping[str, str]) -> Any:
         return [_label(item, names) for item in value]
     if str(value) in NO_LABEL:
         return "-"
-    if str(value).isdigit() and str(value) not in names:
-        raise BadFieldError(f"label {value} has no name; give labels=0=entailment,...")
-    return names.get(str(value), str(value)).lower()
+    name = names.get(str(value), str(value)).lower()
+    if name not in LABELS:
+        raise BadFieldError(f"label {value} has no name; give labels={value}=entailment,...")
+    return name

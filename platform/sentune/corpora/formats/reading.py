@@ -24,6 +24,8 @@ Reader = Callable[[Spec, "Log"], Iterator[Row]]
 Readers = Mapping[Kind, Reader]
 """Kind that a corpus can be read as -> its reader."""
 
+_TO_UTF_8 = "convert it: iconv -f {} -t UTF-8 FILE > NEW"
+
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -79,8 +81,11 @@ class Log:
 
     def _refusal(self, count: str) -> str:
         first = self.bad[0]
+        fix = "fix the file"
+        if "invalid UTF-8" in first.reason:
+            fix = f"if the file is Latin-1, {_TO_UTF_8.format('LATIN1')}"
         return (
-            f"{count} (the first: line {first.line}, {first.reason}); fix the file or allow more "
+            f"{count} (the first: line {first.line}, {first.reason}); {fix}, or allow more "
             "with --bad-rows (a job, sentune corpora) or bad_rows=N among the corpus's options"
         )
 
@@ -265,8 +270,7 @@ def raw_lines(path: str) -> Iterator[tuple[int, bytes]]:
     """
     for number, raw in enumerate(bounded_lines(path), start=1):
         if number == 1 and _is_utf_16(raw):
-            fix = "convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW"
-            raise CorpusError(path, f"the file is UTF-16; {fix}", line=1)
+            raise CorpusError(path, f"the file is UTF-16; {_TO_UTF_8.format('UTF-16')}", line=1)
         yield number, raw
 
 
@@ -315,7 +319,9 @@ def sentence(value: object, name: str) -> str:
 
 def check_label(value: object) -> str:
     """Return an inference label; raise ``BadFieldError`` for any other value."""
-    if isinstance(value, int):
+    if value is None:
+        raise BadFieldError("label is missing")
+    if isinstance(value, int | float):
         raise BadFieldError(f"label {value} has no name; give labels as texts")
     if value not in LABELS:
         raise BadFieldError(f"unknown label {value!r}")

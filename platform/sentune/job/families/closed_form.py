@@ -37,8 +37,13 @@ from sentune.study.space.domains import Choice, Value
 from sentune.study.space.space import SearchSpace
 from sentune.tasks import Sts, tasks_for
 from sentune.terminal import print_line
-from sentune.training.closed_form import fit_and_sweep
-from sentune.training.closed_form_model import VECTORS, closed_form_settings, export_closed_form
+from sentune.training.closed_form import fit_and_sweep, grid_within
+from sentune.training.closed_form_model import (
+    VECTORS,
+    build_closed_form,
+    closed_form_settings,
+    export_closed_form,
+)
 from sentune.training.trial import Opens, Program
 
 PROBED_ROWS = 4_000
@@ -103,8 +108,16 @@ class ClosedFormFamily(JobFamily):
             for name, source in self._sources.items()
         }
         judged = [text for corpus in self.dev for text in corpus.table["sentence1"].to_pylist()]
+        asked = self.space.readouts.get(find_closed_form(self.space.method).axis.name, ())
+        if isinstance(asked, tuple):
+            grids = [asked]
+        else:
+            grids = [grid for by_value in asked.values() for grid in by_value.values()]
         for source, table in self.words.items():
             known = table.known_share(judged)
+            model = build_closed_form(self.method.name, table, self.space.fixed)
+            for grid in filter(None, grids):
+                grid_within(model, grid)
             line = f"vectors {source}: {len(table.words):,} words, {known:.1%} of the words in dev"
             print_line(console, line)
 
