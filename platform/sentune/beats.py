@@ -17,6 +17,9 @@ Phase = Literal["loading", "tokenising", "training", "validating", "decoding", "
 SECONDS = 2.0
 """Time between the beats of ``beating``."""
 
+QUIET_SECONDS = 30.0
+"""A log gets a line on the progress of active runs after so long without one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Beat:
@@ -42,6 +45,27 @@ class Beat:
     node: str = ""
     pid: int = 0
     waits: str = ""
+
+    @property
+    def activity(self) -> str:
+        """The phase, with its progress unless it is training."""
+        if self.phase == "training" or not self.total or not self.done:
+            return self.phase
+        return f"{self.phase} {self.done:,}/{self.total:,}"
+
+    @property
+    def speed(self) -> str:
+        """Examples per second, to two digits or more."""
+        return f"{self.rate:,.0f}" if self.rate >= 10 else f"{self.rate:.2g}"
+
+    def in_words(self, examples: int, budget: int) -> str:
+        """Return the progress of a run at so many examples: phase, examples, loss and speed."""
+        parts = [self.activity, f"{examples:,} of {budget:,} examples"]
+        if self.loss is not None:
+            parts.append(f"loss {self.loss:.4g}")
+        if self.rate and self.phase == "training":
+            parts.append(f"{self.speed} examples/s")
+        return ", ".join(parts)
 
     def __str__(self) -> str:
         part = f", {self.done:,} of {self.total:,}" if self.total else ""

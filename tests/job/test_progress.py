@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sentune.beats import Beat
+from sentune.beats import QUIET_SECONDS, Beat
 from sentune.formatting import clock, percent, short
-from sentune.job.progress import QUIET_SECONDS, Display
+from sentune.job.progress import Display
 from sentune.job.time_left import PlannedWork, TimeLeft
 from sentune.records import PART, StudySummary, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from typer.testing import CliRunner
 import sentune
 from sentune.cli import app
 from sentune.errors import InvalidValue
+from sentune.training import local
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.local import LocalRun, run_locally
 from sentune.training.model import load_method
@@ -40,6 +44,12 @@ main()
 """
 
 
+@pytest.fixture(autouse=True)
+def no_lines_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a run takes, its only lines are those of its milestones."""
+    monkeypatch.setattr(local, "QUIET_SECONDS", 3600.0)
+
+
 def sentune_train(*options: str) -> subprocess.CompletedProcess[str]:
     """The command in a process in which Ray, MLflow and Optuna cannot be imported."""
     source = str(Path(sentune.__file__).parent.parent)
@@ -57,6 +67,23 @@ def test_command_line(tmp_path: Path) -> None:
     assert done.stdout.count("direction/accuracy") == 6, "a step apart, at most ten"
     assert done.stdout.splitlines()[-1] == f"model: {tmp_path / 'run' / 'model'}"
     assert load_method(tmp_path / "run" / "model").settings["dimension"] == 4
+
+
+def test_a_run_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+
+    @contextmanager
+    def at_the_end(action: Callable[[], object], seconds: float, name: str) -> Iterator[None]:
+        yield
+        action()
+
+    monkeypatch.setattr(local, "repeated", at_the_end)
+    run_locally(RUN, tmp_path / "run", say=lines.append)
+    *milestones, progress = lines
+    assert len(milestones) == 2
+    assert re.fullmatch(
+        r"\w+( \d+/\d+)?, 96 of 96 examples, loss [\d.]+(, .* examples/s)?", progress
+    )
 
 
 @pytest.mark.parametrize(("method", "posed"), [("invertible", "sts/"), ("simcse", "rte/")])

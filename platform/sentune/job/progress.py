@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from sentune.beats import Beat, repeated
+from sentune.beats import QUIET_SECONDS, Beat, repeated
 from sentune.formatting import (
     MARKS,
     ON_PART,
@@ -29,9 +29,6 @@ from sentune.job.trial_table import bars_table, called, line_of, trials_table
 from sentune.records import PART, StudySummary, TrialRecord, TrialState
 from sentune.study.store.study_view import StoredRun, StudySnapshot
 from sentune.terminal import number_column, plain_table, print_line
-
-QUIET_SECONDS = 30.0
-"""A log gets a line on all active runs if there was no other line for so long."""
 
 LOOK_SECONDS = 1.0
 """Time between two looks at the beats."""

@@ -113,13 +113,7 @@ def in_words(run: StoredRun, beat: Beat | None, budget: int) -> str:
         return f"{called(run)} starting"
     if beat.waits:
         return f"{called(run)} waiting for {beat.waits}"
-    examples = f"{_seen(run, beat, budget):,} of {budget:,} examples"
-    parts = [f"{called(run)} {_phase(beat)}", examples]
-    if beat.loss is not None:
-        parts.append(f"loss {beat.loss:.4g}")
-    if beat.rate and beat.phase == "training":
-        parts.append(f"{_rate(beat.rate)} examples/s")
-    return ", ".join(parts)
+    return f"{called(run)} {beat.in_words(_seen(run, beat, budget), budget)}"
 
 
 def line_of(runs: Sequence[StoredRun], beats: Mapping[str, Beat], budget: int) -> str:
@@ -186,7 +180,7 @@ def bars_table(
         if wide:
             figures.append(f"loss {beat.loss:.4g}" if beat and beat.loss is not None else "")
         training = beat is not None and beat.phase == "training"
-        figures.append(f"{_rate(beat.rate)}/s" if beat and training and beat.rate else "")
+        figures.append(f"{beat.speed}/s" if beat and training and beat.rate else "")
         figures.append(clock(seconds) if seconds is not None else "")
         shown = RungBar(seen / budget, [rung / budget for rung in rungs], style)
         table.add_row(Text(called(run), style), Text(_phase(beat)), shown, *map(Text, figures))
@@ -201,11 +195,7 @@ def _phase(beat: Beat | None) -> str:
     """Return the phase of a run, with its progress unless it is training."""
     if beat is None:
         return "starting"
-    if beat.waits:
-        return "waiting"
-    if beat.phase == "training" or not beat.total or not beat.done:
-        return beat.phase
-    return f"{beat.phase} {beat.done:,}/{beat.total:,}"
+    return "waiting" if beat.waits else beat.activity
 
 
 def _number(value: int, *, wide: bool) -> str:
@@ -214,7 +204,3 @@ def _number(value: int, *, wide: bool) -> str:
         return f"{value:,}"
     scaled, unit = (value / 1e6, "M") if value >= 999_500 else (value / 1e3, "k")
     return f"{scaled:.3g}{unit}"
-
-
-def _rate(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"

@@ -10,7 +10,7 @@ import os
 import pickle
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from pydantic import Field, model_validator
 from torch import distributed
 from torch.multiprocessing.spawn import ProcessException, start_processes
 
+from sentune.beats import QUIET_SECONDS, begin, newest, repeated
 from sentune.corpora import Corpus
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.mixing import Mixture, apart, weight_names
@@ -146,7 +147,7 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
     Args:
         out: folder of the run; an interrupted run in it is resumed.
         workers: number of processes with one device each; 1 trains in this process.
-        say: called with a line at every milestone.
+        say: called with a line at every milestone, and every 30 seconds.
 
     Returns:
         The model folder.
@@ -326,10 +327,17 @@ def _worker(rank: int, trial: _Trial, workers: int, meeting: str, say: Say) -> N
 
 
 def _follow(trial: _Trial, group: Group, say: Say) -> None:
-    """Train to the end; on rank 0, write checkpoints and report every milestone."""
+    """Train to the end; on rank 0, write checkpoints, report every milestone and the progress."""
     spec, told = trial.spec, set[str]()
     store = CheckpointStore(spec.directory)
-    with closing(trial.program(spec, group)) as progresses:  # type: ignore[type-var]
+
+    def say_progress() -> None:
+        say(newest().in_words(newest().examples, spec.max_examples))
+
+    begin()
+    lines = repeated(say_progress, QUIET_SECONDS, "sentune-progress")
+    program = closing(trial.program(spec, group))  # type: ignore[type-var]
+    with lines if group.is_first else nullcontext(), program as progresses:
         for progress in progresses:
             if not group.is_first:
                 continue
