@@ -45,7 +45,6 @@ from sentune.study.store.study_view import StudyView
 from sentune.study.store.trial_store import TrialStore
 from sentune.tracking import Tracker
 from sentune.training.trial import TrialSpec
-from tests.toy_trials import Wall
 
 TRIALS = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
 NODES = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000
@@ -61,6 +60,19 @@ SPACE = SearchSpace(
         "dropout": Uniform(0.0, 0.3),
     },
 )
+
+
+class Wall(dict[str, str]):
+    """The claims of the studies, in memory."""
+
+    def write(self, key: str, text: str) -> None:
+        self[key] = text
+
+    def read(self) -> dict[str, str]:
+        return dict(self)
+
+    def remove(self, key: str) -> None:
+        self.pop(key, None)
 
 
 @dataclass

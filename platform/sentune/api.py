@@ -100,7 +100,7 @@ def tune(
     fields = type(job.defaults).model_fields.keys() - {"dry_run"}  # it has no study to return
     _check_known(options, known=(*fields, *flags))
     options = _plain(options)
-    chosen = {**options, "set": _set(_settings(set))}
+    chosen = {**options, "set": _texts(_settings(set))}
     quick = dict(job.quick or {}) if chosen.pop("quick", False) else {}
     if isinstance(chosen.get("sampler"), type):
         chosen["sampler"] = address_of(chosen["sampler"])
@@ -313,7 +313,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _set(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _texts(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return settings as values of ``--set``."""
 
     def text(value: Any) -> str:

@@ -57,12 +57,14 @@ def find(address: str, option: str = "class") -> type[Any]:
     if module.startswith("user_") and folder not in sys.path:
         sys.path.append(folder)
     try:
-        kind = getattr(import_module(module), name)
+        imported = import_module(module)
     except (ImportError, AttributeError) as error:
-        found = isinstance(error, AttributeError)
-        fix = _copy(module) or ("check the name" if found else "put its file on PYTHONPATH")
+        fix = _copy(module) or "put its file on PYTHONPATH"
         why = f"it cannot be imported here ({error}); {fix}"
         raise InvalidValue(option, address, why) from None
+    if (kind := getattr(imported, name, None)) is None:
+        fix = _copy(module) or f"check the name; module {module} has no {name}"
+        raise InvalidValue(option, address, fix)
     if not isinstance(kind, type):
         raise InvalidValue(option, address, f"it is a {type(kind).__name__}, not a class")
     _ship(module)

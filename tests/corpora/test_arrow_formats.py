@@ -231,18 +231,18 @@ def test_a_dataset_folder_with_names_of_its_own(tmp_path: Path) -> None:
 
 
 def test_integer_labels_take_their_names_from_the_dataset(tmp_path: Path) -> None:
-    label = datasets.ClassLabel(names=["entailment", "neutral", "contradiction"])
+    label = datasets.ClassLabel(names=["entailment", "neutral", "contradiction", "-"])
     features = datasets.Features(
         {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string"),
          "label": label}
     )  # fmt: skip
-    rows = {"premise": ["a", "b", "c"], "hypothesis": ["d", "e", "f"], "label": [2, 0, -1]}
+    rows = {"premise": [*"abcg"], "hypothesis": [*"defh"], "label": [2, 0, -1, 3]}
     folder = tmp_path / "data"
     folder.mkdir()
     datasets.Dataset.from_dict(rows, features=features).to_parquet(folder / "train.parquet")
     corpus = read(f"hf:{folder}", Kind.LABELLED_PAIRS)
     assert corpus.table.column("label").to_pylist() == ["contradiction", "entailment"]
-    assert corpus.counts["unlabelled"] == 1
+    assert corpus.counts["unlabelled"] == 2
 
 
 def test_lists_of_labels_of_a_dataset_are_named(tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ def test_a_file_that_cannot_be_read_is_one_error(
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("csv", "a;b;c\n1;2;0\n", r"its header is one column, 'a;b;c'; csv: reads commas, and tsv"),
+        ("csv", "a;b;c\n1;2;0\n", r"its header is one column, 'a;b;c'; csv: needs commas, and tsv"),
         ("tsv", "a,b,c\n1,2,0\n", r"its header is one column, 'a,b,c'"),
         ("csv", "z,b,c\n1,2,0\n", r"map its columns \(z, b, c\) to ours, such as columns=premise="),
     ],

@@ -148,13 +148,15 @@ def test_what_will_not_do_is_refused_before_ray_and_corpora(
     assert not (files / "studies").exists()
 
 
+@pytest.mark.parametrize("searched", [False, True])
 def test_a_readout_beyond_the_word_vectors_is_refused_before_ray(
-    files: Path, monkeypatch: pytest.MonkeyPatch
+    files: Path, monkeypatch: pytest.MonkeyPatch, searched: bool
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(connect, "silent_head", lambda: pytest.fail("Ray was asked for"))
-    with pytest.raises(SentuneError, match=r"readout components: \[2\].*the word vectors, 2"):
-        start("sif", files, **SIF, set=["components=2"])
+    said = r"readout components: \[2\].*below 2, the width of the word vectors glove:.*vectors.txt"
+    with pytest.raises(SentuneError, match=said):
+        start("sif", files, **SIF, set=["components=2"], search_readouts=searched)
 
 
 def test_a_budget_below_the_largest_batch_is_a_warning(tmp_path: Path) -> None:

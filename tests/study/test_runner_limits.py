@@ -196,17 +196,27 @@ def test_a_signal_asks_trials_for_checkpoints_and_a_second_one_ends(
         signal.signal(number, before)
 
 
-@pytest.mark.parametrize(("saves", "runs"), [(True, ""), (False, "a")])
+@pytest.mark.parametrize(
+    ("saves", "grouped", "runs", "said"),
+    [(True, False, "", "ending"), (False, False, "a", "ending"),
+     (False, True, "ab", "waiting for 2 trials"),
+     (True, True, "a", "writing checkpoints of 1 trial")],
+)  # fmt: skip
 def test_a_signal_promises_no_checkpoint_if_none_is_written(
-    tmp_path: Path, saves: bool, runs: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    saves: bool,
+    grouped: bool,
+    runs: str,
+    said: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     study = Study(tmp_path)
-    study.runner.saves = saves
+    study.runner.saves, study.runner.grouped = saves, grouped
     for name in runs:
         study.start(name)
     with own_signals(study.runner):
         signal.raise_signal(signal.SIGINT)
-    assert capfd.readouterr().err == "ending, again to leave now\n"
+    assert capfd.readouterr().err == f"{said}, again to leave now\n"
 
 
 def test_a_killed_fit_is_continued_by_the_next_start(tmp_path: Path) -> None:
@@ -218,6 +228,21 @@ def test_a_killed_fit_is_continued_by_the_next_start(tmp_path: Path) -> None:
     run = again.start("a")
     assert run is not None
     assert run.number == 0, "the same trial"
+    record = again.store.record(0)
+    assert (record.restarts, record.reason) == (0, "")
+
+
+def test_a_limit_is_no_request(tmp_path: Path) -> None:
+    held = Held()
+    limits = Study(tmp_path, budget=Budget(max_hours=2), held=held).runner.limits
+    held.hours = 2.1
+    exhausted = limits.watch()
+    held.signal = "stop"
+    limits = Study(tmp_path, held=held).runner.limits
+    asked = limits.watch()
+    assert exhausted is not None
+    assert asked is not None
+    assert (exhausted.requested, asked.requested) == (False, True)
 
 
 def test_an_ignored_hangup_stays_ignored(tmp_path: Path) -> None:

@@ -47,13 +47,14 @@ def test_a_run_that_is_taken_back_has_the_folder_that_tune_asks_for_at_the_end()
 
 
 @pytest.mark.parametrize(
-    ("saves", "grouped", "killed"),
-    [(False, False, ["a", "b"]), (True, False, []), (False, True, [])],
-)
-def test_runs_that_cannot_write_a_checkpoint_are_killed_when_the_study_halts(
-    monkeypatch: pytest.MonkeyPatch, saves: bool, grouped: bool, killed: list[str]
+    ("state", "saves", "grouped", "killed"),
+    [("interrupted", False, False, ["a", "b"]), ("interrupted", True, False, []),
+     ("interrupted", False, True, []), ("stopped", False, False, [])],
+)  # fmt: skip
+def test_runs_that_cannot_write_a_checkpoint_are_killed_when_a_user_halts_the_study(
+    monkeypatch: pytest.MonkeyPatch, state: str, saves: bool, grouped: bool, killed: list[str]
 ) -> None:
-    halted = SimpleNamespace(halt=Halt(state="interrupted", reason=""))
+    halted = SimpleNamespace(halt=Halt(state=state, reason=""))
     runner: Any = SimpleNamespace(
         watch=lambda actors: None, limits=halted, live={}, saves=saves, grouped=grouped,
         last={"b": Report(final=True)},

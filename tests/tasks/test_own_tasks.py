@@ -75,7 +75,7 @@ def test_it_is_found_by_address_by_entry_point_and_by_name(
     ("name", "said"),
     [
         ("nowhere:Task", "cannot be imported here.*PYTHONPATH"),
-        ("sentune:Task", "has no attribute .Task.*check the name"),
+        ("sentune:Task", "check the name; module sentune has no Task"),
         ("pathlib:Path", r"put @sentune.task\(NAME, kind=...\) before its class"),
         ("parsing", "choose one of rte"),
     ],

@@ -104,7 +104,8 @@ def stop(
 ) -> None:
     """Ask a study's driver to stop, and wait until it has stopped.
 
-    Its trials write checkpoints first; `sentune study resume` continues from these.
+    Its trials write checkpoints first; `sentune study resume` continues from these. Fits of SIF
+    and LAES have none and start again.
     """
     view = view_of(name, storage, optuna)
     url = view.place.url
@@ -112,7 +113,7 @@ def stop(
     if asked is None:
         say(f"{name} has no driver: it is {_state(view.snapshot())}")
         return
-    how = "at once" if now else "after its trials have written checkpoints"
+    how = "at once" if now else "after its trials have left"
     say(
         f"asked {asked.driver} to stop {name} {how}; waiting (Ctrl-C does not withdraw the request)"
     )

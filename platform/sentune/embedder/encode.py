@@ -156,12 +156,15 @@ def listed(sentences: Iterable[str], name: str = "sentences") -> list[str]:
             table, which would iterate over column names; or an item is not a string or has a lone
             surrogate.
     """
-    if isinstance(sentences, str) or not isinstance(sentences, Iterable):
+    if isinstance(sentences, str):
         raise InvalidValue(name, sentences, "give a list of strings")
     if isinstance(sentences, Mapping) or hasattr(sentences, "columns"):
         fix = "give one of its columns, as in table['sentence']"
         raise InvalidValue(name, type(sentences).__name__, fix)
-    found = list(sentences)
+    try:
+        found = list(sentences)
+    except TypeError:  # not iterable
+        raise InvalidValue(name, sentences, "give a list of strings") from None
     for at, sentence in enumerate(found):
         if not isinstance(sentence, str):
             raise InvalidValue(f"{name}[{at}]", sentence, "every sentence must be a string")

@@ -149,7 +149,7 @@ class Display:
         end = f"{MARKS[record.state][0]}{reason}{where}: {score}"
         if run.seed is not None:
             complete = record.state is TrialState.COMPLETE
-            end = f"done{where}: {score}" if complete else f"failed{reason}{where}"
+            end = f"done{where}: {score}" if complete else f"failed{where}{reason}"
         self._line(f"{_named(run)} {end}")
 
     def _line(self, text: str) -> None:

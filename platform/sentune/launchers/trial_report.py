@@ -33,7 +33,7 @@ class Report:
             unknown state or its machine is being preempted.
         traceback: traceback of the failure.
         storage: whether the storage cannot be written, which concerns all trials.
-        left: whether it wrote a checkpoint and ended on request; it can continue.
+        left: whether it ended on request, after a checkpoint if it writes any; it can continue.
         preempted: whether it left because its machine is being preempted.
         resizes: whether it left because there is room for more workers.
         out_of_memory: whether it ran out of memory, of the device or the host.

@@ -89,8 +89,8 @@ class Scheduler:
     def expected(self, trials: int) -> dict[int, float]:
         """Return milestone, in examples -> number of trials of a search expected to reach it.
 
-        The mean over simulated searches, whose trials have constant curves and come in random
-        order; a first trial that is ``ahead`` is among the better half.
+        The mean over simulated searches, whose trials have constant curves of different values
+        and come in random order; a first trial that is ``ahead`` is among the better half.
         """
         drawn = min(trials, SIMULATED)
         rounds = -(-SIMULATED // max(drawn, 1))
@@ -140,13 +140,14 @@ class Halving(Scheduler):
     ASHA (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2) in
     its stopping variant: a trial continues past a rung if it is among the best 1/eta of those that
     have reached it, or among the best ``keep``. There are no rungs if the first is the budget.
-    Trials equal to the last of these continue, too, unless that makes them more than twice as many.
+    Trials equal to the last of these also continue, as long as at most twice that number do in all.
 
     Attributes:
-        equals: how many times as many trials may continue if some are equal.
+        most_with_equals: the factor of that number.
     """
 
-    equals: ClassVar[int] = 2
+    most_with_equals: ClassVar[int] = 2
+    _of_equals: ClassVar[str] = "unless too many are equal"
 
     @property
     def rungs(self) -> tuple[int, ...]:
@@ -163,9 +164,9 @@ class Halving(Scheduler):
         places = self._places(len(reached))
         own = self.sign * curves[trial][examples]
         as_good = sum(value >= own for value in reached)
-        if as_good - reached.count(own) < places and as_good <= self.equals * places:
+        if as_good - reached.count(own) < places and as_good <= self.most_with_equals * places:
             return ""
-        equal = ", of equals the earlier" if places and own == reached[places - 1] else ""
+        equal = f", {self._of_equals}" if places and own == reached[places - 1] else ""
         why = self._why(reached, places)
         return f"{self.sign * own:.4g} at {examples:,} examples; {why}{equal}"
 
@@ -192,7 +193,8 @@ class AshaPromotion(Halving):
     search has too few trials.
     """
 
-    equals: ClassVar[int] = 1
+    most_with_equals: ClassVar[int] = 1
+    _of_equals: ClassVar[str] = "of equals the earlier"
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> str:
         return "" if trial < self.ahead else super().verdict(curves, trial, examples)

@@ -54,8 +54,9 @@ def fit_and_sweep(
         yield last.again(lambda folder: None)  # the checkpoint exists already
         return
     started = time.perf_counter()
-    model = build_closed_form(spec.method, words[str(spec.settings[VECTORS])].open(), spec.settings)
-    grid = grid_within(model, spec.readouts.get(model.axis.name) or model.grid())
+    source = str(spec.settings[VECTORS])
+    model = build_closed_form(spec.method, words[source].open(), spec.settings)
+    grid = grid_within(model, spec.readouts.get(model.axis.name) or model.grid(), source)
     statistics = _accumulated(spec.corpus.open(), group, model.statistics)
     statistics.all_reduce(group)
     beat(examples=spec.max_examples)
@@ -79,15 +80,16 @@ def fit_and_sweep(
     )
 
 
-def grid_within(model: ClosedForm, asked: Grid) -> Grid:
-    """Return the values of the readout's grid that the word vectors allow.
+def grid_within(model: ClosedForm, asked: Grid, source: str) -> Grid:
+    """Return the values of the readout's grid that the word vectors, those of ``source``, allow.
 
     Raises:
         InvalidValue: they allow none of the values.
     """
     if grid := model.within(asked):
         return grid
-    fix = f"values must be below the width of the word vectors, {model.words.vectors.shape[1]}"
+    width = model.words.vectors.shape[1]
+    fix = f"values must be below {width}, the width of the word vectors {source}"
     raise InvalidValue(f"readout {model.axis.name}", list(asked), fix)
 
 

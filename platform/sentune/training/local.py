@@ -108,7 +108,7 @@ class LocalRun(Settings):
         built = f"is built from {' and '.join(f'--{part}' for part in used)}"
         unused |= dict.fromkeys(sorted(PRETRAINED.difference(used)), built)
         if self.vectors.startswith("builtin:"):
-            counts = f"counts the corpus's words itself with --vectors {self.vectors}"
+            counts = f"counts words in the corpus if --vectors is {self.vectors}"
             unused.setdefault("frequencies", counts)
         if self.method in CLOSED_FORM:
             unused["max_examples"] = "is fitted on the whole corpus, or on --limit rows of it"

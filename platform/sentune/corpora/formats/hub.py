@@ -61,7 +61,7 @@ def readers(spec: Spec) -> Readers:
             "columns=premise=THEIRS,hypothesis=THEIRS,label=THEIRS"
         )
         if spec.format in _DELIMITERS and len(names) == 1 and re.search("[;,|\t]", names[0]):
-            fix = f"its header is one column, {names[0]!r}; csv: reads commas, and tsv: tabs"
+            fix = f"its header is one column, {names[0]!r}; csv: needs commas, and tsv: tabs"
         raise InvalidValue(FIELD, spec.text, fix)
     wrong = set(spec.mapping("labels").values()) - set(LABELS)
     if wrong and Kind.CLASSIFIED not in kinds:
@@ -194,9 +194,9 @@ def _label(value: object, names: Mapping[str, str]) -> Any:
     """Return our label of a value, or of each in a list; ``-`` if annotators did not agree."""
     if isinstance(value, list):
         return [_label(item, names) for item in value]
-    if str(value) in NO_LABEL:
-        return "-"
     name = names.get(str(value), str(value)).lower()
+    if str(value) in NO_LABEL or name == "-":
+        return "-"
     if name not in LABELS:
         raise BadFieldError(f"label {value} has no name; give labels={value}=entailment,...")
     return name

@@ -29,6 +29,7 @@ from sentune.job.options import ClosedFormOptions
 from sentune.launchers.artifact_transfer import ShippedFolder
 from sentune.launchers.run_trial import run_trial
 from sentune.methods import find_closed_form
+from sentune.readouts.grid import Grid
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Probe
@@ -108,18 +109,29 @@ class ClosedFormFamily(JobFamily):
             for name, source in self._sources.items()
         }
         judged = [text for corpus in self.dev for text in corpus.table["sentence1"].to_pylist()]
-        asked = self.space.readouts.get(find_closed_form(self.space.method).axis.name, ())
-        if isinstance(asked, tuple):
-            grids = [asked]
-        else:
-            grids = [grid for by_value in asked.values() for grid in by_value.values()]
         for source, table in self.words.items():
             known = table.known_share(judged)
             model = build_closed_form(self.method.name, table, self.space.fixed)
-            for grid in filter(None, grids):
-                grid_within(model, grid)
+            for grid in self._grids(source):
+                grid_within(model, grid, source)
             line = f"vectors {source}: {len(table.words):,} words, {known:.1%} of the words in dev"
             print_line(console, line)
+
+    def _grids(self, source: str) -> list[Grid]:
+        """Return the grids of the readout that trials on these word vectors may have."""
+        axis = find_closed_form(self.method.name).axis.name
+        if axis in self.space.searched_readouts:
+            drawn: Any = self.space.settings[axis]
+            return [(value,) for value in drawn.values]
+        asked = self.space.readouts.get(axis, {})
+        if isinstance(asked, tuple):
+            return [asked]
+        return [
+            grid
+            for setting, by_value in asked.items()
+            for value, grid in by_value.items()
+            if setting != VECTORS or value == source
+        ]
 
     @property
     def _streams(self) -> bool:

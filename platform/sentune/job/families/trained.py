@@ -132,8 +132,8 @@ class TrainedFamily(JobFamily):
         largest, budget = max(batch_sizes(self.space)), self.config.max_examples
         if largest > budget:
             line = f"--max-examples {budget:,} is less than a batch of {largest:,}"
-            fix = "trials with such a batch train on one whole batch"
-            print_line(console, f"warning: {line}; {fix}", "yellow")
+            effect = "trials with such a batch train on one whole batch"
+            print_line(console, f"warning: {line}; {effect}", "yellow")
         if self._nbytes > self.options.share_mb << 20:
             self.config = replace(self.config, data_cpus=1.0)
 

@@ -63,6 +63,14 @@ class Halt:
     state: str
     reason: str
 
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asked for it: by a signal, or by ``sentune study stop``."""
+        return self.state == "interrupted" or self == STOPPED
+
+
+STOPPED = Halt(state="stopped", reason="stopped by `sentune study stop`")
+
 
 class Alone:
     """A ``DriverLock`` without a lock, for a study in memory: it only counts the hours."""
@@ -191,7 +199,7 @@ class Limits:
         if self.halt is not None:
             return self.halt
         if self._held.signal:
-            return Halt(state="stopped", reason="stopped by `sentune study stop`")
+            return STOPPED
         if reason := replace(self._budget, max_trials=None).exhausted(self.used(), Spent()):
             return Halt(state="stopped", reason=reason)
         failed, count = [r for r in self.ended if r.state is TrialState.FAILED], len(self.ended)

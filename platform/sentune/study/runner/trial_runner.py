@@ -52,8 +52,8 @@ class TrialRunner:
         control: client that asks runs to leave when the study halts; None if runs cannot leave.
         grouped: whether the runs are Ray Train groups, which get their verdicts from ``control``
             and end by themselves; Tune stops other runs.
-        saves: whether runs write a checkpoint when they are asked to leave; others are killed,
-            except groups.
+        saves: whether runs write a checkpoint when they are asked to leave; others are killed if
+            a user asks, except groups.
         sharing: limit on runs by the shares of the studies on the cluster; None without others.
         stalls: detection of stalled runs; None if it is off.
         live: Tune's trial id -> its candidate.

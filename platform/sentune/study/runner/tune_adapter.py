@@ -91,7 +91,8 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
 
         When the study halts, trials that wait for a node are withdrawn; the next start continues
         them. Otherwise the study would not end before the nodes came, and a spot machine may take
-        hours. Trials that write no checkpoint are killed; the next start begins them again.
+        hours. On request, trials that write no checkpoint are killed; the next start begins them
+        again. If a limit halts the study, they may end.
         """
         runner = self.runner
 
@@ -105,13 +106,13 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
         self._turn = self._turn or time.monotonic()
         if time.monotonic() - self._turn > BEGUN_SECONDS:
             self.begin()
-        if runner.limits.halt is not None:
+        if (halt := runner.limits.halt) is not None:
             for trial in list(tune_controller.get_live_trials()):
                 if trial.status == Trial.PENDING:
                     runner.last[trial.trial_id] = Report(left=True)
                     trial.init_local_path()  # Tune's results need the folder of every trial
                     tune_controller.stop_trial(trial)
-                elif not (runner.saves or runner.grouped):
+                elif halt.requested and not (runner.saves or runner.grouped):
                     runner.last.setdefault(trial.trial_id, Report(left=True))
                     if (actor := trial.temporary_state.ray_actor) is not None:
                         ray.kill(actor)
@@ -315,7 +316,9 @@ def own_signals(runner: TrialRunner) -> Iterator[None]:
         again = True
         reason = "" if number == signal.SIGINT else "ended by a signal"
         trials = counted(len(runner.live), "trial")
-        doing = f"writing checkpoints of {trials}" if runner.live and runner.saves else "ending"
+        doing = f"writing checkpoints of {trials}" if runner.saves else f"waiting for {trials}"
+        if not (runner.live and (runner.saves or runner.grouped)):
+            doing = "ending"
         os.write(2, f"{doing}, again to leave now\n".encode())
         runner.halt(Halt(state="interrupted", reason=reason))
 
