@@ -195,7 +195,7 @@ def test_a_class_beside_the_command_is_tuned_over_its_own_space(
     wrong = CliRunner().invoke(app, ["tune", "caps:Cap"])
     assert isinstance(wrong.exception, InvalidValue)
     assert "'caps:Cap'" in str(wrong.exception)
-    assert "cannot be imported here" in str(wrong.exception)
+    assert "check the name; module caps has no Cap" in str(wrong.exception)
 
 
 def test_the_command_of_a_class_has_the_options_of_a_job(folder: Path) -> None:

@@ -101,7 +101,7 @@ def test_trials_without_memory_end_no_model(folder: Path, name: str) -> None:
     [
         ("magic", r"one of tpe.*grid:NAME, or MODULE:CLASS"),
         ("nowhere:Sampler", "cannot be imported here.*PYTHONPATH"),
-        ("mutation:Nothing", "cannot be imported here"),
+        ("mutation:Nothing", "check the name; module mutation has no Nothing"),
         ("others:number", "not a class"),
         ("pathlib:Path", "derived from optuna.samplers.BaseSampler"),
         ("others:GridSampler", "needs more than a seed.*search_space.*name a subclass"),
