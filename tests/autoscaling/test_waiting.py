@@ -16,6 +16,7 @@ from ray.util import placement_group, placement_group_table, remove_placement_gr
 from sentune.code import runtime_env
 from sentune.records import TrialState
 from sentune.study.config import Budget
+from sentune.study.runner.limits import Alone
 from sentune.study.study import Study, StudyConfig, StudyOutcome
 from tests.autoscaling import toy_study
 from tests.toy_trials import toy_spec
@@ -69,14 +70,30 @@ def in_vain() -> int:
     return states.count("REMOVED")
 
 
+class Waiting(Alone):
+    """Its hours begin with the first trial: before it, a busy machine may take any time."""
+
+    def __init__(self, begun: Callable[[], object]) -> None:
+        super().__init__()
+        self._begun = begun
+
+    @property
+    def hours(self) -> float:
+        if not self._begun():
+            self._started = time.monotonic()
+        return super().hours
+
+
 def run(folder: Path, **config: Any) -> StudyOutcome:
     (folder / toy_study.NAME).mkdir(exist_ok=True)
     settings: dict[str, Any] = {"trials": 1, "concurrent": 1, **config}
-    study = StudyConfig(
+    planned = StudyConfig(
         name=toy_study.NAME, storage=str(folder), max_examples=200, finalists=0, sampler="random",
         scheduler="none", **settings,
     )  # fmt: skip
-    return Study(study, toy_study.SPACE, toy_spec, toy_study.program, (), {}).run()
+    study = Study(planned, toy_study.SPACE, toy_spec, toy_study.program, (), {})
+    study.held = Waiting(study.store.trials)
+    return study.run()
 
 
 def test_a_group_waits_longer_than_ray_trains_patience(machine: None, tmp_path: Path) -> None:
