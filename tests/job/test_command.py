@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from rich.console import Console
 
 from sentune.errors import Overtaken
 from sentune.job.command import Ended, check_ending, exit_codes
+from sentune.job.run import _close
 from sentune.records import StudySummary
 from tests.interpreter import run_python
 
@@ -100,3 +105,18 @@ def test_an_overtaken_driver_ends_as_a_stopped_one(capsys: pytest.CaptureFixture
         raise Overtaken("start 4 of this study drives it")
     assert end.value.code == 3
     assert capsys.readouterr().err == "stopped: start 4 of this study drives it\n"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [("", ""), ("[Errno 28] no room", "waiting up to 60 s for MLflow: [Errno 28] no room\n")],
+)
+def test_the_wait_for_an_mlflow_that_has_failed_is_said_before_it(trouble: str, said: str) -> None:
+    text = io.StringIO()
+
+    def close() -> bool:
+        assert text.getvalue() == said
+        return True
+
+    tracker: Any = SimpleNamespace(trouble=trouble, close=close)
+    _close(tracker, Console(file=text))

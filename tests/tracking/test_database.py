@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 
+import pytest
+
+from sentune.io.atomic import StorageError
+from sentune.tracking.database import TABLES, ensure_database
+from tests.interpreter import run_python
+
+Usage = namedtuple("Usage", "total used free")
 PACKAGE = """
 import sys, time
 version = None
@@ -29,7 +38,7 @@ class SqlAlchemyStore:
 PROGRAM = """
 import sys, threading
 import sqlalchemy.engine  # its import would outlast the other one
-from sentune.tracking.database import ensure_database
+from sentune.tracking.database import TABLES, ensure_database
 
 begun = threading.Event()
 own = threading.Thread(target=lambda: (begun.wait(), ensure_database("sqlite:///" + sys.argv[1])))
@@ -58,3 +67,37 @@ def test_tables_are_made_while_another_thread_imports_mlflow(tmp_path: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     assert database.read_text() == "tables"
+
+
+def test_a_disk_that_fills_while_the_tables_are_made_is_given_back_and_used_once_it_is_free(
+    tmp_path: Path,
+) -> None:
+    """A limit on the size of files stands in for a full disk, and is then lifted."""
+    code = f"""
+import os, resource
+from pathlib import Path
+from sentune.tracking.database import TABLES, ensure_database
+from sentune.tracking.environment import quieten_mlflow
+
+quieten_mlflow()
+for most in (400_000, 400_000, resource.RLIM_INFINITY):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+    try:
+        ensure_database("sqlite:///{tmp_path}/mlflow.db")
+    except Exception as error:
+        print(str(error).splitlines()[0])
+    held = [fd.readlink() for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
+    print([path.name for path in held if path.is_relative_to({str(tmp_path)!r})])
+    print(os.listdir({str(tmp_path)!r}))
+"""
+    full = ["(sqlite3.OperationalError) disk I/O error", "[]", "[]"]
+    assert run_python(code).splitlines() == [*full, *full, "[]", "['mlflow.db']"]
+
+
+def test_tables_take_no_room_from_checkpoints_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**9, 0, TABLES - 1))
+    with pytest.raises(StorageError, match=r"mlflow\.db: the disk is full: 2,000,000 bytes"):
+        ensure_database(f"sqlite:///{tmp_path}/mlflow.db")
+    assert list(tmp_path.iterdir()) == []

@@ -242,6 +242,13 @@ def _lock(config: StudyConfig, held: contextlib.ExitStack) -> DriverLock:
 
 
 def _close(tracker: Tracker, console: Console) -> None:
-    """Wait until MLflow has the whole study; print a line if it has not."""
+    """Wait until MLflow has the whole study; print a line before, if it has failed so far, and
+    after, if it has not."""
+    from sentune.tracking.tracker import LAST_WAIT
+
+    if tracker.trouble:
+        print_line(
+            console, f"waiting up to {LAST_WAIT:g} s for MLflow: {tracker.trouble}", "yellow"
+        )
     if not tracker.close():
         console.print("MLflow has not received everything; resuming the study sends the rest")

@@ -8,11 +8,16 @@ import os
 from importlib import import_module
 from pathlib import Path
 
+from sentune.io.atomic import check_space
 from sentune.io.databases import alone_in, check_whole, sqlite_path
 from sentune.tracking.environment import ARTIFACTS, DATABASE
 from sentune.tracking.runs import EXPERIMENTS
 
 log = logging.getLogger(__name__)
+
+TABLES = 2_000_000
+"""Bytes that must be free before the tables are made: they take about half of that, and must not
+take the place of checkpoints in vain."""
 
 
 def ensure_database(tracking_uri: str) -> None:
@@ -25,6 +30,7 @@ def ensure_database(tracking_uri: str) -> None:
 
     Raises:
         DamagedFile: the database is a damaged SQLite file.
+        StorageError: the disk has no room for a new one.
     """
     check_tracking_file(tracking_uri)
     with alone_in(tracking_uri) as connection:
@@ -45,11 +51,14 @@ def ensure_database(tracking_uri: str) -> None:
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         if not _filled(path):
+            check_space(path, TABLES)
             draft = path.with_name(f".{path.name}.partial")
-            draft.unlink(missing_ok=True)
-            draft.with_name(f"{draft.name}-journal").unlink(missing_ok=True)
-            _make_tables(f"sqlite:///{draft}")
-            draft.replace(path)
+            try:
+                _remove(draft)  # a process that was killed may have left it
+                _make_tables(f"sqlite:///{draft}")
+                draft.replace(path)
+            finally:
+                _remove(draft)
     finally:
         os.close(folder)
 
@@ -94,5 +103,16 @@ def _make_tables(tracking_uri: str) -> None:
     import_module("mlflow")
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    store = SqlAlchemyStore(tracking_uri, "./mlruns")  # MLflow's own default for artifacts
+    try:
+        store = SqlAlchemyStore(tracking_uri, "./mlruns")  # MLflow's own default for artifacts
+    except BaseException:
+        from sentune.tracking.mlflow_internals import forget
+
+        forget(tracking_uri)  # or the next try would go on in the removed file
+        raise
     store.engine.dispose()  # close all connections before the file is renamed
+
+
+def _remove(draft: Path) -> None:
+    for file in (draft, draft.with_name(f"{draft.name}-journal")):
+        file.unlink(missing_ok=True)

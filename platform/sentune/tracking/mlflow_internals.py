@@ -1,6 +1,6 @@
-"""MLflow's tables that store absolute paths of artifacts.
+"""MLflow's tables that store absolute paths of artifacts, and its open databases.
 
-Written for MLflow 3.18, which has no public function to move a store.
+Written for MLflow 3.18, which has no public function to move or to close a store.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 from mlflow.store.model_registry.dbmodels.models import SqlModelVersion
 from mlflow.store.tracking.dbmodels.models import SqlExperiment, SqlLoggedModel, SqlRun
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from sqlalchemy import create_engine, func, literal, select, update
 from sqlalchemy.pool import NullPool
 
@@ -42,3 +43,10 @@ def move_artifacts(tracking_uri: str, experiments: str, root: str) -> list[str]:
                 table = column.class_
                 connection.execute(update(table).where(there).values({column.key: moved}))
     return [str(old) for old in known]
+
+
+def forget(tracking_uri: str) -> None:
+    """Close the connections to a database, which MLflow keeps by the text of its address."""
+    engine = SqlAlchemyStore._engine_map.pop(tracking_uri, None)
+    if engine is not None:
+        engine.dispose()

@@ -39,6 +39,8 @@ GATHER = 1.0
 """Seconds between two passes of a study, so that changes of a run are sent in one call."""
 LONGEST_WAIT = 30.0
 """Longest time in seconds between two tries."""
+LAST_WAIT = 60.0
+"""Seconds that a study waits at its end until MLflow has everything."""
 
 
 class Tracker:
@@ -52,6 +54,9 @@ class Tracker:
         machine: called with ``tracking_uri``, returns the monitor of the driver's machine; None:
             there is none.
         first_wait: seconds until a failed pass is tried again; doubles up to ``LONGEST_WAIT``.
+
+    Attributes:
+        trouble: why the last pass failed; empty if it succeeded.
 
     Raises:
         InvalidValue: the storage is a URI and ``tracking_uri`` is None.
@@ -82,7 +87,7 @@ class Tracker:
         self._asked = self._done = 0
         self._hurry = self._left = self._overtaken = False
         self._check: Callable[[], None] = lambda: None
-        self._trouble = ""
+        self.trouble = ""
         self._thread = threading.Thread(target=self._run, name="sentune-tracking", daemon=True)
 
     def start(
@@ -124,7 +129,7 @@ class Tracker:
             asked = self._asked
             return self._changed.wait_for(lambda: self._done >= asked, timeout)
 
-    def close(self, timeout: float = 60.0) -> bool:
+    def close(self, timeout: float = LAST_WAIT) -> bool:
         """Wait up to ``timeout`` seconds for the last pass, and end the thread.
 
         Returns:
@@ -145,7 +150,7 @@ class Tracker:
                 "not everything was sent to %s (%s); the study's next start (the same command) "
                 "sends the rest",
                 without_credentials(self.tracking_uri),
-                self._trouble or f"timeout after {timeout:g} s",
+                self.trouble or f"timeout after {timeout:g} s",
             )
         return done
 
@@ -166,7 +171,7 @@ class Tracker:
         """Wait until a pass is due; return the number of requests, or None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._asked > self._done or self._left)
-            if not self._trouble:  # after a failed pass ``_run`` has waited
+            if not self.trouble:  # after a failed pass ``_run`` has waited
                 self._changed.wait_for(lambda: self._hurry or self._left, GATHER)
             return None if self._left else self._asked
 
@@ -185,18 +190,18 @@ class Tracker:
             return True
         except Exception as error:  # noqa: BLE001  # no error of MLflow may end the study
             self._server = None
-            if not self._trouble:
+            if not self.trouble:
                 log.warning(
                     "%s cannot be reached (%s); training goes on, and MLflow gets the results once "
                     "it answers",
                     name,
                     _reason(error),
                 )
-            self._trouble = _reason(error)
+            self.trouble = _reason(error)
             return False
-        if self._trouble:
+        if self.trouble:
             log.info("%s answers again", name)
-            self._trouble = ""
+            self.trouble = ""
         return True
 
     def _reconcile(self) -> None:
