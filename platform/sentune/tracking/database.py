@@ -16,8 +16,7 @@ from sentune.tracking.runs import EXPERIMENTS
 log = logging.getLogger(__name__)
 
 TABLES = 2_000_000
-"""Bytes that must be free before the tables are made: they take about half of that, and must not
-take the place of checkpoints in vain."""
+"""Free bytes without which no tables are created: about twice their size."""
 
 
 def ensure_database(tracking_uri: str) -> None:
@@ -30,7 +29,7 @@ def ensure_database(tracking_uri: str) -> None:
 
     Raises:
         DamagedFile: the database is a damaged SQLite file.
-        StorageError: the disk has no room for a new one.
+        StorageError: the disk has no room for a new database.
     """
     check_tracking_file(tracking_uri)
     with alone_in(tracking_uri) as connection:
@@ -54,7 +53,7 @@ def ensure_database(tracking_uri: str) -> None:
             check_space(path, TABLES)
             draft = path.with_name(f".{path.name}.partial")
             try:
-                _remove(draft)  # a process that was killed may have left it
+                _remove(draft)  # of a process that was killed
                 _make_tables(f"sqlite:///{draft}")
                 draft.replace(path)
             finally:
