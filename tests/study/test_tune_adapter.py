@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -82,15 +84,22 @@ def test_a_run_that_ends_sooner_calls_it_at_its_end() -> None:
     assert called == [1]
 
 
+@pytest.mark.parametrize("users", ["", "own.Callback"])
 def test_tune_prints_nothing_of_a_trial_without_a_result(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], users: str
 ) -> None:
     def fit(trainable: Any, **given: Any) -> SimpleNamespace:
-        (progress,) = given["run_config"].callbacks
+        assert not given["run_config"].callbacks, "Tune would import MLflow to count them"
+        *others, (module, name) = [
+            named.rsplit(".", 1) for named in os.environ["RAY_TUNE_CALLBACKS"].split(",")
+        ]
+        assert others == [users.split(".")] * bool(users)
+        progress = getattr(import_module(module), name)()
         assert isinstance(progress, TrialProgressCallback), "Tune adds one of its own otherwise"
         trial: Any = SimpleNamespace(last_result={})
         return SimpleNamespace(fit=lambda: progress.on_trial_complete(0, [trial], trial))
 
+    monkeypatch.setenv("RAY_TUNE_CALLBACKS", users)
     monkeypatch.setattr(tune_adapter.tune, "Tuner", fit)
     limits = SimpleNamespace(halt=None, check=lambda: None)
     runner: Any = SimpleNamespace(limits=limits, finished=True, live={})
@@ -98,3 +107,4 @@ def test_tune_prints_nothing_of_a_trial_without_a_result(
         lambda config: None, runner, study="s", concurrent=1, begun=lambda: None
     )
     assert capfd.readouterr().out == ""
+    assert os.environ["RAY_TUNE_CALLBACKS"] == users

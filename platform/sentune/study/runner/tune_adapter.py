@@ -181,6 +181,18 @@ class NoProgress(TrialProgressCallback):  # type: ignore[misc]  # nor here
         """Print nothing."""
 
 
+CALLBACKS = "RAY_TUNE_CALLBACKS"
+
+
+def _callbacks() -> str:
+    """Return the user's callbacks of Tune and ours, as the environment variable names them.
+
+    For callbacks that ``RunConfig`` gets Tune imports MLflow before the first trial, to count them.
+    """
+    own = f"{NoProgress.__module__}.{NoProgress.__name__}"
+    return ",".join(filter(None, [os.environ.get(CALLBACKS), own]))
+
+
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -236,9 +248,9 @@ def run_trials(
     files = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     # By default Tune starts one process at a time for a searcher's trials, and a trial that ends
     # passes its process to the waiting one, whose own Tune ends: short trials ran one at a time.
-    pending = {"TUNE_MAX_PENDING_TRIALS_PG": str(concurrent)}
+    variables = {"TUNE_MAX_PENDING_TRIALS_PG": str(concurrent), CALLBACKS: _callbacks()}
     scheduler = StudyScheduler(runner, begun)
-    with quiet(**pending), own_signals(runner), files as scratch:
+    with quiet(**variables), own_signals(runner), files as scratch:
         tuner = tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
@@ -253,7 +265,6 @@ def run_trials(
                 name=f"start-{int(time.time())}",
                 storage_path=scratch,
                 verbose=0,
-                callbacks=[NoProgress()],
                 progress_reporter=tune.CLIReporter(),  # silent; a notebook's own clears the cell
                 failure_config=tune.FailureConfig(max_failures=0),
             ),
