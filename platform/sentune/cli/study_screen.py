@@ -65,7 +65,7 @@ def studies_table(studies: Sequence[StudySnapshot]) -> Table:
             ended_of(study.ended, study.started, study.planned),
             _score(study) or "-",
             study.objective.metric,
-            f"{study.hours:.1f}",
+            f"{study.hours:.2f}",
             f"{driver.user}@{driver.host}:{driver.pid}" if driver else "",
         )
     return table
