@@ -88,8 +88,8 @@ def test_ls_lists_every_study(tmp_path: Path):
     make_study(tmp_path, told=told(), summary={"state": "stopped", "reason": ""})
     make_study(tmp_path, "other")
     lines = run(tmp_path, "ls").splitlines()
-    assert lines[1].split() == ["other", "interrupted", "4", "100.0", "%", OBJECTIVE, "0.0"]
-    assert lines[2].split() == ["toy", "stopped", "4", "of", "30", "100.0", "%", OBJECTIVE, "0.0"]
+    assert lines[1].split() == ["other", "interrupted", "4", "100.0", "%", OBJECTIVE, "0.00"]
+    assert lines[2].split() == ["toy", "stopped", "4", "of", "30", "100.0", "%", OBJECTIVE, "0.00"]
     (tmp_path / "empty").mkdir()
     assert "no study in" in run(tmp_path / "empty", "ls")
 
