@@ -198,6 +198,9 @@ def test_test_figures_stand_once() -> None:
     twice = finished()
     twice.test_reads = [{"forced": False}, {"forced": True}]
     assert "test data were used 2 times, 1 of them forced" in Page(to_html(build(view(twice)))).text
+    twice.test = {}
+    page = Page(to_html(build(view(twice))))
+    assert "This start used no test data; they were used 2 earlier times: see Lineage." in page.text
 
 
 def test_two_hundred_trials_stay_small() -> None:

@@ -245,6 +245,16 @@ def test_a_limit_is_no_request(tmp_path: Path) -> None:
     assert (exhausted.requested, asked.requested) == (False, True)
 
 
+def test_stop_now_asks_for_no_checkpoint_also_after_stop(tmp_path: Path) -> None:
+    held = Held()
+    runner = Study(tmp_path, held=held).runner
+    for held.signal, at_once in (("stop", False), ("stop now", True), ("stop now", True)):
+        runner.watch()
+        halt = runner.limits.halt
+        assert halt is not None
+        assert (halt.state, halt.requested, halt.at_once) == ("stopped", True, at_once)
+
+
 def test_an_ignored_hangup_stays_ignored(tmp_path: Path) -> None:
     """``nohup`` starts a process so."""
     study = Study(tmp_path)

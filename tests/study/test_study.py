@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ import toys
 from ray.util import placement_group, placement_group_table, remove_placement_group
 from toys import HALVING, OBJECTIVE, PROMOTION, SPACE, open_store, play
 
-from sentune.errors import StudyConflict
+from sentune.errors import InvalidValue, StudyConflict
 from sentune.records import TrialState
 from sentune.study import study as study_module
 from sentune.study.config import Budget
@@ -385,6 +386,29 @@ def test_a_study_that_is_kept_in_another_database_can_be_forked_into_this_one(tm
     assert sum(bool(record.source) for record in new.trials) == sum(
         record.state in (TrialState.COMPLETE, TrialState.PRUNED) for record in first.trials
     )
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_study_goes_on_without_the_one_that_it_was_forked_from(tmp_path: Path):
+    study(tmp_path, trials=2)
+    new = study(tmp_path, name="new", warm_start=("toy",), trials=1)
+    shutil.rmtree(tmp_path / "toy")
+    more = study(tmp_path, name="new", warm_start=("toy",), trials=2)
+    taken = [[record.source for record in found.trials if record.source] for found in (new, more)]
+    assert taken[0] == taken[1] != []
+    with pytest.raises(InvalidValue, match="'toy'"):
+        study(tmp_path, name="newer", warm_start=("toy",), trials=1)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_limit_of_as_many_trials_as_are_planned_ends_no_study_early(tmp_path: Path):
+    plain = study(tmp_path, trials=9, scheduler="asha-promotion")
+    limited = study(
+        tmp_path, name="limited", trials=9, scheduler="asha-promotion",
+        budget=Budget(max_trials=9),
+    )  # fmt: skip
+    assert (limited.state, limited.reason) == ("complete", "")
+    assert rows(limited) == rows(plain)
 
 
 def test_the_toy_has_the_studys_rungs():

@@ -162,6 +162,16 @@ def test_states_without_a_driver(tmp_path: Path, summary: Any, trials: Any, stat
     assert view(tmp_path).snapshot().state == state
 
 
+@pytest.mark.parametrize(("generation", "state"), [(1, "complete"), (2, "interrupted")])
+def test_a_start_that_ended_without_a_summary_leaves_the_study_interrupted(
+    tmp_path: Path, generation: int, state: str
+):
+    """Its summary is that of an earlier start."""
+    summary = {"state": "complete", "lineage": {"generation": 1}}
+    make_study(tmp_path, summary=summary, told={"generation": generation})
+    assert view(tmp_path).snapshot().state == state
+
+
 def test_studies_are_found_in_folders_and_in_databases(tmp_path: Path):
     shared = f"sqlite:///{tmp_path / 'shared.db'}"
     storage = tmp_path / "studies"

@@ -49,17 +49,19 @@ def test_a_run_that_is_taken_back_has_the_folder_that_tune_asks_for_at_the_end()
 
 
 @pytest.mark.parametrize(
-    ("state", "saves", "grouped", "killed"),
-    [("interrupted", False, False, ["a", "b"]), ("interrupted", True, False, []),
-     ("interrupted", False, True, []), ("stopped", False, False, [])],
+    ("state", "at_once", "saves", "grouped", "killed"),
+    [("interrupted", False, False, False, ["a", "b"]), ("interrupted", False, True, False, []),
+     ("interrupted", False, False, True, []), ("stopped", False, False, False, []),
+     ("stopped", True, True, False, ["a", "b"]), ("stopped", True, True, True, ["a", "b"])],
 )  # fmt: skip
-def test_runs_that_cannot_write_a_checkpoint_are_killed_when_a_user_halts_the_study(
-    monkeypatch: pytest.MonkeyPatch, state: str, saves: bool, grouped: bool, killed: list[str]
-) -> None:
-    halted = SimpleNamespace(halt=Halt(state=state, reason=""))
+def test_runs_that_are_to_write_no_checkpoint_are_killed_when_a_user_halts_the_study(
+    monkeypatch: pytest.MonkeyPatch, state: str, at_once: bool, saves: bool, grouped: bool,
+    killed: list[str],
+) -> None:  # fmt: skip
+    halted = SimpleNamespace(halt=Halt(state=state, reason="", at_once=at_once))
     runner: Any = SimpleNamespace(
         watch=lambda actors: None, limits=halted, live={}, saves=saves, grouped=grouped,
-        last={"b": Report(final=True)},
+        last={"a": Report(examples=100), "b": Report(final=True)},
     )  # fmt: skip
     running = [
         SimpleNamespace(
@@ -73,7 +75,7 @@ def test_runs_that_cannot_write_a_checkpoint_are_killed_when_a_user_halts_the_st
     StudyScheduler(cast("TrialRunner", runner), lambda: None).choose_trial_to_run(controller)
     assert ended == killed
     assert runner.last["b"].final, "it has ended already, and its result counts"
-    assert ("a" in runner.last and runner.last["a"].left) is bool(killed)
+    assert runner.last["a"].left is bool(killed)
 
 
 def test_a_run_that_ends_sooner_calls_it_at_its_end() -> None:

@@ -33,7 +33,7 @@ from sentune.report.behaviour import BEHAVIOUR_FILE
 from sentune.report.paired import HITS_FILE
 from sentune.report.view import ERROR, View, of_subset
 from sentune.study.runner.retention import note_published
-from sentune.summary import read_summary
+from sentune.summary import as_written, read_summary
 from sentune.tasks import Result, read_judged, tasks_for
 from sentune.tasks.references import References
 from sentune.tasks.sts import METRICS, standard_error
@@ -97,7 +97,7 @@ def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -
         job.export(best_run(summary), checkpoint, folder, _card(summary))
         if job.dev:
             tables[BEHAVIOUR_FILE] = _where_gpus_are(job, _behave, folder, job.dev)
-        origin = {"generation": generation, "test": summary.test, "chain": chain}
+        origin = {"generation": generation, "test": as_written(summary.test), "chain": chain}
         summary.lineage["chain"] = {**chain, "model": seal_model(folder, origin)}
         refuse_late(storage, generation)
     note_published(storage, run)

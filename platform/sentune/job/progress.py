@@ -18,6 +18,7 @@ from sentune.formatting import (
     ON_PART,
     clock,
     counted,
+    ended_of,
     measured,
     population,
     short,
@@ -176,7 +177,8 @@ class Display:
         return self._seen.leading
 
     def _outlook(self) -> str:
-        parts = [f"{self._seen.ended} of {self.plan['trials']} trials done"]
+        seen = self._seen
+        parts = [f"{ended_of(seen.ended, seen.started, self.plan['trials'])} trials done"]
         if (best := self.best) is not None:
             parts.insert(0, f"best {self._value(best.metrics)}, trial {best.id}")
         if self.time_left is not None and self.time_left.seconds is not None:

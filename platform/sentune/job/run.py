@@ -96,6 +96,7 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
         SentuneError: an option, a file, an encoder, an objective, the machine, the database or the
             storage cannot be used.
     """
+    from sentune.job import study_files
     from sentune.job.corpora import check_measured, refuse_equal_corpora
     from sentune.job.product import check_test
     from sentune.study.fork import place_of_trials
@@ -111,7 +112,7 @@ def check_early(job: JobFamily) -> tuple[Corpus, ...]:
     plan = None if elsewhere else make_plan(job.config, job.space, available())
     size = job.checkpoint_bytes()  # builds the first model, which may refuse its settings
     checks.check_database(job.config.optuna_url)
-    for name in job.config.warm_start:
+    for name in set(job.config.warm_start) - study_files.warm_started(job.config):
         place_of_trials(job.config.storage, name, job.config.optuna_url)
     checks.check_writable(job.config.storage)
     if plan is not None:
@@ -210,7 +211,8 @@ def _study(
         study.watchers += (display.refresh, tracker.notify)
         with display.shown():
             found = dict(vars(study.run()))
-        run, checkpoint = found.pop("best_run"), Path(found.pop("best_checkpoint") or "")
+        run = found.pop("best_run")
+        checkpoint = Path(found.pop("best_checkpoint") or config.directory(run))
         summary = replace(summary, **found)
         lock.check()
         if summary.state == "complete":

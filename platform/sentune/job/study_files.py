@@ -52,6 +52,15 @@ def origin(config: StudyConfig) -> str | None:
     return found
 
 
+def warm_started(config: StudyConfig) -> set[str]:
+    """Return the studies whose trials an earlier start took over; these may be gone by now."""
+    try:
+        known = read_json(f"{config.folder}/{DESCRIPTION}")
+    except ValueError:
+        return set()
+    return set(known.get("options", {}).get("warm_start") or ())
+
+
 def describe(
     config: StudyConfig,
     options: StudyOptions,

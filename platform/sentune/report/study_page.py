@@ -150,6 +150,9 @@ def _about(view: View) -> str:
         once = "The test data were used once, at the end, for the winner."
         more = f"The test data were used {times} times, {forced} of them forced: see Lineage."
         said.append(once if times == 1 else more)
+    elif times:
+        before = counted(times, "earlier time")
+        said.append(f"This start used no test data; they were used {before}: see Lineage.")
     elif view.winner is not None and not summary.test:
         said.append("No test data were used.")
     if view.subsets:

@@ -12,6 +12,7 @@ from typing import Any
 import optuna
 
 from sentune.code import loaded_code
+from sentune.errors import InvalidValue
 from sentune.formatting import counted
 from sentune.launchers.launch import Launch
 from sentune.launchers.ray_internals import ClusterStore
@@ -197,11 +198,14 @@ class Study:
 
         Ray must be connected.
         """
+        budget = self.config.budget
+        if (budget.max_trials or 0) >= self.plan.trials:  # a limit that no planned trial exceeds
+            budget = replace(budget, max_trials=None)
         try:
             with self.sharing.watched():
                 limits = Limits(
                     self.store,
-                    budget=self.config.budget,
+                    budget=budget,
                     held=self.held,
                     finals=self.config.finalists * self.config.seeds,
                     concurrent=self.plan.concurrent,
@@ -268,8 +272,14 @@ class Study:
         """Take over trials of other studies, and return the source of the search."""
         config = self.config
         for name in config.warm_start:
-            place = place_of_trials(config.storage, name, config.optuna_url)
-            taken, left = fork_from(place, self.store.study, self.fingerprint, self.space)
+            try:
+                place = place_of_trials(config.storage, name, config.optuna_url)
+                taken, left = fork_from(place, self.store.study, self.fingerprint, self.space)
+            except InvalidValue as error:
+                if not self.store.trials():
+                    raise
+                logger.warning("no more trials are taken over from study %s: %s", name, error.fix)
+                continue
             logger.warning("%s taken over from study %s", counted(taken, "trial"), name)
             for sentence in left:
                 logger.warning("%s: %s", name, sentence)

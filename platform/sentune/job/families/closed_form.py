@@ -108,7 +108,10 @@ class ClosedFormFamily(JobFamily):
             name: open_words(source, options.frequencies, self.cache)
             for name, source in self._sources.items()
         }
-        judged = [text for corpus in self.dev for text in corpus.table["sentence1"].to_pylist()]
+        sides = ("sentence1", "sentence2")
+        judged = [
+            text for dev in self.dev for side in sides for text in dev.table[side].to_pylist()
+        ]
         for source, table in self.words.items():
             known = table.known_share(judged)
             model = build_closed_form(self.method.name, table, self.space.fixed)

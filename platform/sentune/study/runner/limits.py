@@ -58,15 +58,17 @@ class Halt:
     Attributes:
         state: ``stopped``, ``interrupted`` or ``failed``.
         reason: a sentence for the user; empty if the state says everything.
+        at_once: whether trials are killed instead of asked for a checkpoint.
     """
 
     state: str
     reason: str
+    at_once: bool = False
 
     @property
     def requested(self) -> bool:
         """Whether somebody asked for it: by a signal, or by ``sentune study stop``."""
-        return self.state == "interrupted" or self == STOPPED
+        return self.state == "interrupted" or self.reason == STOPPED.reason
 
 
 STOPPED = Halt(state="stopped", reason="stopped by `sentune study stop`")
@@ -192,14 +194,17 @@ class Limits:
     def watch(self) -> Halt | None:
         """Return why the whole study must end now; None if it need not.
 
+        A study that halts already may be asked to end at once.
+
         Raises:
             Overtaken: another driver has taken over the study; nothing may be written any more.
         """
         self.check()
+        at_once = self._held.signal == "stop now"
         if self.halt is not None:
-            return self.halt
+            return replace(self.halt, at_once=self.halt.at_once or at_once)
         if self._held.signal:
-            return STOPPED
+            return replace(STOPPED, at_once=at_once)
         if reason := replace(self._budget, max_trials=None).exhausted(self.used(), Spent()):
             return Halt(state="stopped", reason=reason)
         failed, count = [r for r in self.ended if r.state is TrialState.FAILED], len(self.ended)

@@ -163,10 +163,11 @@ class TrialRunner:
 
     def halt(self, halt: Halt) -> None:
         """Start no further run, and ask running ones to write a checkpoint and leave."""
-        if self.limits.halt is None:
+        first = self.limits.halt is None
+        if first or halt.at_once:
             self.limits.halt = halt
-            if self.control is not None:
-                self.control.ask_to_leave()
+        if first and self.control is not None:
+            self.control.ask_to_leave()
 
     def hear(self, tune_id: str, result: dict[str, Any]) -> bool:
         """Store a result of Tune; return False if Tune must stop the trial."""
@@ -301,7 +302,6 @@ class TrialRunner:
             self._give_again(candidate, f"started again: {crash.failure}", counts=True)
         else:
             return False
-        logger.warning(
-            "run %s: %s; it goes on from its newest checkpoint", candidate.name, crash.failure
-        )
+        how = "from its newest checkpoint, if it has one" if self.saves else "from its beginning"
+        logger.warning("run %s: %s; it starts again %s", candidate.name, crash.failure, how)
         return True

@@ -92,7 +92,7 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
         When the study halts, trials that wait for a node are withdrawn; the next start continues
         them. Otherwise the study would not end before the nodes came, and a spot machine may take
         hours. On request, trials that write no checkpoint are killed; the next start begins them
-        again. If a limit halts the study, they may end.
+        again. If a limit halts the study, they may end. ``study stop --now`` kills all trials.
         """
         runner = self.runner
 
@@ -112,8 +112,9 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
                     runner.last[trial.trial_id] = Report(left=True)
                     trial.init_local_path()  # Tune's results need the folder of every trial
                     tune_controller.stop_trial(trial)
-                elif halt.requested and not (runner.saves or runner.grouped):
-                    runner.last.setdefault(trial.trial_id, Report(left=True))
+                elif halt.at_once or (halt.requested and not (runner.saves or runner.grouped)):
+                    if not runner.last.get(trial.trial_id, Report()).final:
+                        runner.last[trial.trial_id] = Report(left=True)
                     if (actor := trial.temporary_state.ray_actor) is not None:
                         ray.kill(actor)
         return None

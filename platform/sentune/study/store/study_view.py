@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -279,7 +279,7 @@ class StudyView:
             state, reason = _driven(held.holder)
         elif not self.place.folder and trials:
             state, reason = "unknown", "its folder has its end; give its --storage, too"
-        elif state in ("", "running"):
+        elif state in ("", "running") or self._started_since(written):
             state, reason = ("interrupted", GOES_ON) if trials else ("new", "")
         try:
             reads = self.place.test_reads()
@@ -293,6 +293,11 @@ class StudyView:
             "written": written,
             "test_reads": reads,
         }
+
+    def _started_since(self, written: Mapping[str, Any]) -> bool:
+        """Return whether a start later than the one of this summary has ended without its own."""
+        known = written.get("lineage", {}).get("generation")
+        return known is not None and self.place.description.get("generation", 0) > known
 
     def _runs(self, study: int | None, objective: Objective) -> tuple[StoredRun, ...]:
         if self.storage is None or study is None:
