@@ -42,7 +42,7 @@ $(READY): requirements-torch.lock requirements.lock pyproject.toml
 tune: $(READY)  ## tune GumbelCSE on the package's own corpus and encoder
 	@$(BIN)/python jobs/tune_gumbel.py
 
-test: $(READY)  ## run lint, type checks, import contracts, the quick tests and the smoke tests (8 minutes)
+test: $(READY)  ## run lint, type checks, import contracts, the quick tests and the smoke tests (5 to 10 minutes)
 	@$(TIMED) $(CHECKED) $(PYTEST) -m '$(QUICK)'; $(BOTH)
 
 test-rest: $(READY)  ## run the tests that 'make test' leaves out: clusters, servers, faults at small counts, extras, long tests
@@ -51,7 +51,7 @@ test-rest: $(READY)  ## run the tests that 'make test' leaves out: clusters, ser
 tier: $(READY)  ## run the tests of one tier: make tier TIER=cluster
 	@$(TIMED) $(PYTEST) -m '$(or $(TIER),$(error name it: make tier TIER=cluster))'; }
 
-test-all: $(READY)  ## run all tests, faults at small counts (36 minutes)
+test-all: $(READY)  ## run all tests, faults at small counts (35 to 60 minutes)
 	@$(TIMED) $(CHECKED) $(PYTEST); $(BOTH)
 
 test-numbers: $(READY)  ## run the numeric tests with the arithmetic of other x86 cores that this one supports

@@ -31,7 +31,7 @@ class Place:
 
     Attributes:
         storage: folder or URI.
-        optuna: database of its trials; None: SQLite in each study's folder.
+        optuna: database of its trials; None: a journal in each study's folder.
         tracking: MLflow's database.
         scratch: local folder for what the test writes down.
         servers: behind it; None on a disk.
