@@ -39,13 +39,16 @@ def files(tmp_path: Path) -> Path:
 def start(method: str, files: Path, **given: Any) -> None:
     """Start a job; a text among ``given`` has ``{}`` for the folder of the files."""
     job = find_job(method)
+    tune(parse(options_in(files, given), job.defaults), job.space)
+
+
+def options_in(files: Path, given: dict[str, Any]) -> dict[str, Any]:
     named = {
         name: [v.format(files) for v in value] if isinstance(value, list)
         else value.format(files) if isinstance(value, str) else value
         for name, value in given.items()
     }  # fmt: skip
-    storage = {"storage": str(files / "studies"), "study": "early"}
-    tune(parse({**storage, **named}, job.defaults), job.space)
+    return {"storage": str(files / "studies"), "study": "early", **named}
 
 
 @pytest.mark.parametrize(
@@ -157,6 +160,13 @@ def test_a_readout_beyond_the_word_vectors_is_refused_before_ray(
     said = r"readout components: \[2\].*below 2, the width of the word vectors glove:.*vectors.txt"
     with pytest.raises(SentuneError, match=said):
         start("sif", files, **SIF, set=["components=2"], search_readouts=searched)
+
+
+def test_the_share_of_known_words_counts_both_sentences_of_a_pair(files: Path) -> None:
+    found, text = find_job("sif"), io.StringIO()
+    options = parse(options_in(files, SIF), found.defaults)
+    make_job(options, found.space).prepare(Console(file=text, width=200))
+    assert "2 words, 37.5% of the words in dev" in text.getvalue()  # 2 of 3, and 1 of 5
 
 
 def test_a_budget_below_the_largest_batch_is_a_warning(tmp_path: Path) -> None:

@@ -227,6 +227,16 @@ def test_a_trial_of_another_study_is_none_of_those_planned(log) -> None:
     assert "best 80.0 %, trial 0; 0 of 4 trials done" in text.getvalue()
 
 
+def test_more_ended_trials_than_are_planned_are_counted_alone(log) -> None:
+    """Fewer trials than before may be planned to change the finals only."""
+    scene, text = log
+    scene.begin(trials=1)
+    for number in (0, 1):
+        scene.store(trial(number, TrialState.COMPLETE, 0.8, 900), {900: 0.8})
+    scene.store(trial(2, TrialState.RUNNING, 0.7, 100), {100: 0.7})
+    assert "best 80.0 %, trial 0; 2 trials done" in text.getvalue()
+
+
 def lines_of(text: io.StringIO) -> list[str]:
     return [line.partition("] ")[2] for line in text.getvalue().splitlines()]
 

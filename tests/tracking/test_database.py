@@ -38,7 +38,7 @@ class SqlAlchemyStore:
 PROGRAM = """
 import sys, threading
 import sqlalchemy.engine  # its import would outlast the other one
-from sentune.tracking.database import TABLES, ensure_database
+from sentune.tracking.database import ensure_database
 
 begun = threading.Event()
 own = threading.Thread(target=lambda: (begun.wait(), ensure_database("sqlite:///" + sys.argv[1])))
@@ -76,7 +76,7 @@ def test_a_disk_that_fills_while_the_tables_are_made_is_given_back_and_used_once
     code = f"""
 import os, resource
 from pathlib import Path
-from sentune.tracking.database import TABLES, ensure_database
+from sentune.tracking.database import ensure_database
 from sentune.tracking.environment import quieten_mlflow
 
 quieten_mlflow()
