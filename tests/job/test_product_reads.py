@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -130,6 +131,19 @@ def test_a_reading_is_recorded_with_winner_and_corpora(tmp_path: Path) -> None:
     assert not entry["forced"]
     assert published(str(tmp_path / "study")) == "finalist-0007-seed-2"
     write_summary(summary, str(tmp_path / "study"))
+
+
+def test_model_and_summary_have_the_same_test_metrics_if_one_is_not_finite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Result(metrics={METRIC: 0.7, "own/ratio": math.nan})
+    monkeypatch.setattr("sentune.job.product.measured", lambda *given: found)
+    summary = summary_of(7)
+    product(tmp_path, "finalist-0007-seed-2", [corpus(tmp_path)]).publish(summary)
+    write_summary(summary, str(tmp_path / "study"))
+    files = ("model/manifest.json", "summary.json")
+    manifest, written = (json.loads((tmp_path / "study" / file).read_text()) for file in files)
+    assert manifest["test"] == written["test"] == {METRIC: 0.7}
 
 
 def test_tables_of_an_end_without_test_do_not_stand_for_test(tmp_path: Path) -> None:

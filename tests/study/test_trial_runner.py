@@ -138,6 +138,20 @@ def test_a_run_whose_process_dies_is_given_out_again_and_then_fails(tmp_path: Pa
     assert study.runner.finished
 
 
+@pytest.mark.parametrize(
+    ("saves", "how"),
+    [(True, "from its newest checkpoint, if it has one"), (False, "from its beginning")],
+)
+def test_a_run_that_starts_again_says_from_where(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, saves: bool, how: str
+) -> None:
+    study = Study(tmp_path, trials=1)
+    study.runner.saves = saves
+    study.start("a")
+    study.runner.end("a", Report(failure="its process died"))
+    assert caplog.messages == [f"run 0000: its process died; it starts again {how}"]
+
+
 def test_gpu_seconds_count_while_a_run_works_and_until_its_process_dies(tmp_path: Path) -> None:
     study = Study(tmp_path, trials=1)
     limits, beats = study.runner.limits, dict[str, Any]()
