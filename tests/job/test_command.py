@@ -119,4 +119,22 @@ def test_the_wait_for_an_mlflow_that_has_failed_is_said_before_it(trouble: str, 
         return True
 
     tracker: Any = SimpleNamespace(trouble=trouble, close=close)
-    _close(tracker, Console(file=text))
+    _close(tracker, Console(file=text), None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError("disk"), "OSError: disk"),
+        (KeyboardInterrupt(), ""),
+        (Overtaken("start 4 drives it"), None),
+        (None, None),
+    ],
+)
+def test_an_error_that_ends_a_start_is_the_reason_in_mlflow(
+    error: BaseException | None, reason: str | None
+) -> None:
+    said: list[str] = []
+    tracker: Any = SimpleNamespace(trouble="", close=lambda: True, interrupt=said.append)
+    _close(tracker, Console(file=io.StringIO()), None, error, None)
+    assert said == ([] if reason is None else [reason])

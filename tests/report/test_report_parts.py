@@ -312,7 +312,7 @@ def test_mlflow_has_what_a_part_of_dev_measured_under_a_name_of_its_own() -> Non
     record = trial(1, TrialState.PRUNED, 1000)
     for metrics in (*record.curve.values(), record.metrics):
         metrics[PART] = 500.0
-    content = run_content(run_of(record), tables=False, varied=())
+    content = run_content(run_of(record), tables=False, varied=(), driven=True)
     names = {point.name for point in content.points}
     assert f"part/{OBJECTIVE}" in names
     assert not names & {OBJECTIVE, f"selected/{OBJECTIVE}"}

@@ -132,6 +132,30 @@ def test_a_study_that_goes_on_is_running_again(storage: Path, story: Story, held
         assert (run["status"], run["tags"]["sentune.state"]) == (status, state)
 
 
+def test_a_study_that_an_error_ends_leaves_no_run_running(
+    storage: Path, story: Story, held: Held
+) -> None:
+    story.trial(2)
+    story.store(TrialRecord(id=3, state=TrialState.RUNNING, settings={"learning_rate": 1e-3}))
+    tracker, begun = tracker_in(storage), replace(story.summary(), trials=[])
+    tracker.start(story.snapshot, begun)
+    assert tracker.flush(60)
+    statuses = {name: run["status"] for name, run in held(tracker.tracking_uri).items()}
+    assert sorted(statuses.values()) == ["FINISHED", "RUNNING", "RUNNING"]
+    tracker.interrupt("resume it")
+    runs = held(close(tracker))
+    assert sorted(run["status"] for run in runs.values()) == ["FINISHED", "KILLED", "KILLED"]
+    tags = runs["little"]["tags"]
+    assert (tags["sentune.state"], tags["sentune.reason"]) == ("interrupted", "resume it")
+    assert runs["little"]["points"]["spent/trials"][-1][1] == 2
+
+    tracker = tracker_in(storage)  # the next start
+    tracker.start(story.snapshot, begun)
+    runs = held(close(tracker))
+    assert sorted(run["status"] for run in runs.values()) == ["FINISHED", "RUNNING", "RUNNING"]
+    tracker.interrupt("too late")
+
+
 def check_trial(run: dict[str, Any], number: int) -> None:
     status, state = (("KILLED", "pruned"), ("FAILED", "failed"), ("FINISHED", "complete"))[
         number % 3

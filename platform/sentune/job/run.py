@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 
 from sentune.credentials import without_credentials
+from sentune.errors import Overtaken, named
 from sentune.job.command import JobDefinition, check_ending, command
 from sentune.job.notebook import NotebookCell, output
 from sentune.job.options import StudyOptions, forked
@@ -179,7 +180,7 @@ def _study(
         lock = lock or _lock(config, held)
         summary.lineage["generation"] = lock.generation
         tracker = Tracker(config.name, config.storage, job.options.tracking, machine=MachineMetrics)
-        later.callback(_close, tracker, console)
+        later.push(partial(_close, tracker, console))
         study = Study(
             config,
             job.space,
@@ -243,11 +244,15 @@ def _lock(config: StudyConfig, held: contextlib.ExitStack) -> DriverLock:
     return held.enter_context(DriverLock(url, config.name, last_start=known))
 
 
-def _close(tracker: Tracker, console: Console) -> None:
+def _close(
+    tracker: Tracker, console: Console, _kind: object, error: BaseException | None, _trace: object
+) -> None:
     """Wait until MLflow has the whole study; print a line before, if it has failed so far, and
-    after, if it has not."""
+    after, if it has not. An error that ends this start interrupts the study."""
     from sentune.tracking.tracker import LAST_WAIT
 
+    if error is not None and not isinstance(error, Overtaken):
+        tracker.interrupt(named(error) if isinstance(error, Exception) else "")
     if tracker.trouble:
         print_line(
             console, f"waiting up to {LAST_WAIT:g} s for MLflow: {tracker.trouble}", "yellow"

@@ -53,7 +53,7 @@ class Server:
 
     def __init__(self, client: Any, runs: StudyRuns, refusals: Refusals) -> None:
         self._client, self._runs, self._refusals = client, runs, refusals
-        self._sent: dict[RunKey, tuple[StoredRun, bool]] = {}
+        self._sent: dict[RunKey, tuple[StoredRun, bool, bool]] = {}
         self._done: set[str] = set()
 
     def reconcile(
@@ -74,17 +74,18 @@ class Server:
         of_study, folder = study_content(study, summary, registered), study.place.folder
         whole = self._runs.get(RunKey(), of_study.began or _now())
         self._once(of_study.digest, lambda: self._refuse_late(whole, of_study))
-        if of_study.status == RUNNING:
+        if driven := of_study.status == RUNNING:
             self._send(of_study, folder)
         for run in (*study.runs, *study.finals):
-            sent = run, run.name in study.tables
+            sent = run, run.name in study.tables, driven or run.ended is not None
             if self._sent.get(key := RunKey(run.trial, run.seed)) != sent:
-                self._send(run_content(run, tables=sent[1], varied=study.varied), folder)
+                content = run_content(run, tables=sent[1], varied=study.varied, driven=driven)
+                self._send(content, folder)
                 self._sent[key] = sent
         self._once(("datasets", summary.corpora), lambda: self._datasets(whole, summary.corpora))
         for file, text in documents(study, summary).items():
             self._once((file, text), partial(self._document, whole, file, text))
-        if of_study.status != RUNNING:
+        if not driven:
             self._leave(whole, of_study, summary, work, registered)
             self._send(of_study, folder)
         return whole.id

@@ -72,12 +72,14 @@ class RunContent:
         return digest_of([value for name, value in vars(self).items() if name != "key"])
 
 
-def run_content(run: StoredRun, *, tables: bool, varied: Collection[str]) -> RunContent:
+def run_content(
+    run: StoredRun, *, tables: bool, varied: Collection[str], driven: bool
+) -> RunContent:
     """Return the content of a run of the search or of the finals.
 
     Settings that differ between trials (``varied``) are params, so that MLflow's tables and plots
     show these. The others are tags, ``setting.NAME``. ``tables`` is whether the run has a
-    ``readouts.json``.
+    ``readouts.json``, ``driven`` whether its study runs: an interrupted one leaves runs unended.
     """
     record, over = run.record, run.ended is not None
     traced = (LOSS, SPEED) if run.trace else ()
@@ -116,7 +118,7 @@ def run_content(run: StoredRun, *, tables: bool, varied: Collection[str]) -> Run
         tags |= {"sentune.feasible": record.feasible} if record.violations else {}
     return RunContent(
         key=RunKey(run.trial, run.seed),
-        status=TRIAL_STATUS[record.state],
+        status=TRIAL_STATUS[record.state] if over or driven else "KILLED",
         params=texts(params, MOST_PARAM),
         tags=texts(tags, MOST_TAG),
         points=_first_of_each(points),

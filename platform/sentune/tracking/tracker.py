@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sentune.credentials import without_credentials
 from sentune.errors import Overtaken, named
 from sentune.io.waits import WAITS
-from sentune.records import StudySummary
+from sentune.records import Spent, StudySummary
 from sentune.tracking.client import Refusals, legal, load_mlflow, mlflow_client
 from sentune.tracking.database import ensure_database
 from sentune.tracking.environment import (
@@ -121,6 +121,11 @@ class Tracker:
         self._summary = replace(summary, corpora=dict(summary.corpora))
         self.notify()
 
+    def interrupt(self, reason: str) -> None:
+        """Show the study as interrupted, unless ``update`` has told how it ended."""
+        if self._summary is not None and self._summary.state == "running":
+            self.update(replace(self._summary, state="interrupted", reason=reason))
+
     def flush(self, timeout: float) -> bool:
         """Return whether a pass after this call succeeds within ``timeout`` seconds."""
         with self._changed:
@@ -208,6 +213,8 @@ class Tracker:
         assert self._take_snapshot is not None
         assert self._summary is not None
         study, summary = self._take_snapshot(), self._summary
+        if summary.state == "interrupted" and summary.spent == Spent():  # without an outcome
+            summary = replace(summary, trials=study.trials, spent=study.spent)
         if self._server is None:
             ensure_database(self.tracking_uri)
             client = mlflow_client(self.tracking_uri)
