@@ -172,6 +172,33 @@ def test_a_variable_named_as_one_within_the_class_is_not_written(notebook: Noteb
     assert notebook.run("rows = total = row = other = width = self = object()\n") == first
 
 
+def test_a_class_imports_the_submodules_that_it_uses(notebook: Notebook) -> None:
+    text = notebook.run(
+        "import xml as x, xml.etree.ElementTree\n"
+        "class Cell:\n"
+        "    def parse(self, text):\n"
+        "        return x.etree.ElementTree.fromstring(text).tag\n"
+    )
+    check = "print(Cell().parse('<a/>'))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{text}\n{check}"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "a\n", done.stderr
+
+
+def test_a_class_of_a_folder_without_init_is_sent_with_its_folder(folder: Path) -> None:
+    (folder / "bare_space").mkdir()
+    (folder / "bare_space" / "own.py").write_text("class Foo:\n    pass\n")
+    user_code.find("bare_space.own:Foo")
+    assert user_code.shipped() == {"bare_space.own": folder / "bare_space"}
+
+
+@pytest.mark.parametrize("address", [":Foo", ".foo:Bar", "..:Bar"])
+def test_an_address_without_a_module_is_refused(address: str) -> None:
+    with pytest.raises(InvalidValue, match=r"--method: .*cannot be imported here"):
+        user_code.find(address, "--method")
+
+
 def test_a_class_that_reads_the_name_of_its_module_has_that_of_its_file(notebook: Notebook) -> None:
     notebook.run("import logging\nclass Cell:\n    log = logging.getLogger(__name__)\n")
     address = user_code.address_of(notebook.Cell)

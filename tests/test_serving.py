@@ -23,7 +23,7 @@ import pytest
 import sentune
 from sentune.embedder.embedder import Embedder
 from sentune.encoders import prepare
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, SentuneError
 from sentune.study.planning.capacity import Capacity, Node
 from sentune.training.model import seal_model
 from tests.servers import free_port
@@ -61,6 +61,11 @@ def address(model: Path) -> Iterator[str]:
             assert server.wait(60) == 0
 
 
+def idle() -> MagicMock:
+    """Ray Serve of a cluster that serves nothing."""
+    return MagicMock(**{"status.return_value.applications": {}})
+
+
 @pytest.mark.parametrize(
     ("replicas", "given", "each"), [(1, None, 1), (3, None, 0.5), (4, None, 0.5), (4, 0.0, 0)]
 )
@@ -72,11 +77,11 @@ def test_replicas_share_the_gpus(
 
     deployment = MagicMock()
     monkeypatch.setattr(serving, "ModelServer", deployment)
-    monkeypatch.setattr(serving.serve, "start", MagicMock())
-    monkeypatch.setattr(serving.serve, "run", MagicMock())
+    monkeypatch.setattr(serving, "serve", idle())
     two = Capacity.fixed(Node(cpus=8, gpus=2))
     monkeypatch.setattr(serving, "available", lambda: two)
-    serving.run("model", host="h", port=1, replicas=replicas, max_batch=1, gpus=given)
+    with serving.running("model", host="h", port=1, replicas=replicas, max_batch=1, gpus=given):
+        pass
     needs = {"num_gpus": each}
     deployment.options.assert_called_once_with(num_replicas=replicas, ray_actor_options=needs)
 
@@ -101,16 +106,45 @@ def test_replicas_without_room_are_refused_or_wait_for_the_cluster_to_grow(
 
     small, large = Node(cpus=2), Node(cpus=reachable)
     monkeypatch.setattr(serving, "available", lambda: Capacity(nodes=(small,), reachable=(large,)))
-    monkeypatch.setattr(serving, "serve", MagicMock())
+    monkeypatch.setattr(serving, "serve", idle())
     monkeypatch.setattr(serving, "ModelServer", MagicMock())
     given: dict[str, Any] = {"replicas": 6, "max_batch": 1, "gpus": gpus}
     if said:
-        with pytest.raises(InvalidValue, match=said):
-            serving.run("model", host="h", port=1, **given)
+        with (
+            pytest.raises(InvalidValue, match=said),
+            serving.running("model", host="h", port=1, **given),
+        ):
+            pass
         assert not serving.serve.start.called
     else:
-        serving.run("model", host="h", port=1, **given)
+        with serving.running("model", host="h", port=1, **given):
+            pass
         assert "room for 2 of 6 replicas" in capsys.readouterr().out
+
+
+def test_a_server_on_a_cluster_replaces_no_other_and_ends_with_its_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("ray.serve", reason="the extra 'serve' is not installed")
+    from sentune import serving
+
+    serve, given = idle(), {"host": "h", "port": 1, "replicas": 1, "max_batch": 1, "gpus": None}
+    monkeypatch.setattr(serving, "serve", serve)
+    monkeypatch.setattr(serving, "ModelServer", MagicMock())
+    monkeypatch.setattr(serving, "available", lambda: Capacity.fixed(Node(cpus=2)))
+    with serving.running("model", **given):
+        assert not serve.shutdown.called
+    assert serve.shutdown.call_count == 1
+    with pytest.raises(KeyboardInterrupt), serving.running("model", **given):
+        raise KeyboardInterrupt
+    serve.run.side_effect = RuntimeError("Deploying application sentune failed: no\nsuch folder")
+    with pytest.raises(SentuneError, match="cannot start it: Deploying application sentune failed"):
+        serving.running("model", **given).__enter__()
+    assert serve.shutdown.call_count == 3
+    serve.status.return_value.applications = {"sentune": "RUNNING"}
+    with pytest.raises(SentuneError, match="serves sentune already"):
+        serving.running("model", **given).__enter__()
+    assert serve.shutdown.call_count == 3
 
 
 def test_a_replica_that_encodes_answers_health_checks() -> None:

@@ -12,6 +12,9 @@ from torch import Tensor
 
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.encode import Embeddings
+from sentune.embedder.load import folder_of
+from sentune.io.folders import read_manifest
+from sentune.training.model import MANIFEST
 
 
 class MtebEncoder:
@@ -22,7 +25,8 @@ class MtebEncoder:
 
     Args:
         model_name, device: as in ``Embedder.load``.
-        revision: mteb stores results by name and revision.
+        revision: mteb stores results by name and revision; default: the start of the checksum of
+            the model folder, None for other models.
     """
 
     def __init__(
@@ -35,6 +39,9 @@ class MtebEncoder:
     ) -> None:
         self.embedder = Embedder.load(model_name, device)
         method = self.embedder.method
+        manifest = folder_of(model_name) / MANIFEST
+        if revision is None and manifest.is_file():
+            revision = read_manifest(manifest)[0].get("checksum", "")[:12] or None
         known = {
             "name": f"sentune/{self.embedder.name}",
             "revision": revision,

@@ -8,7 +8,8 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from ray import serve
 from sentune import __version__
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.encode import Embeddings
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, SentuneError, first_line
 from sentune.study.planning.capacity import available
 from sentune.terminal import say
 
@@ -154,10 +155,13 @@ class ModelServer:
         return DirectionsAnswer(entailing=[one.entailing for one in found])
 
 
-def run(
+@contextmanager
+def running(
     model: str, *, host: str, port: int, replicas: int, max_batch: int, gpus: float | None
-) -> None:
-    """Start the server on the cluster that this process has joined, and wait until it answers.
+) -> Iterator[None]:
+    """Run the server on the cluster that this process has joined, from its first answer on.
+
+    Ray Serve would go on after this process, so it is shut down in the end.
 
     Args:
         model: its folder.
@@ -168,7 +172,7 @@ def run(
 
     Raises:
         InvalidValue: the cluster has no room for the replicas even at its largest.
-        RuntimeError: Ray Serve could not start it.
+        SentuneError: the cluster runs Ray Serve already, or Ray Serve cannot start the server.
     """
     cluster = available()
     if gpus is None:  # the same number of replicas on each GPU: a share must be of a single GPU
@@ -183,7 +187,17 @@ def run(
     if replicas > now:
         say(f"waiting for the cluster to grow: it has room for {now} of {replicas} replicas")
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    serve.start(http_options={"host": host, "port": port})
+    if others := serve.status().applications:
+        told = f"this cluster serves {', '.join(others)} already"
+        raise SentuneError(f"{told}; end that first, or unset RAY_ADDRESS to serve from here")
     deployment: Any = ModelServer
     placed = deployment.options(num_replicas=replicas, ray_actor_options={"num_gpus": gpus})
-    serve.run(placed.bind(model, max_batch), name="sentune", route_prefix="/")
+    try:
+        serve.start(http_options={"host": host, "port": port})
+        try:
+            serve.run(placed.bind(model, max_batch), name="sentune", route_prefix="/")
+        except RuntimeError as error:
+            raise SentuneError(f"Ray Serve cannot start it: {first_line(error)}") from error
+        yield
+    finally:
+        serve.shutdown()

@@ -138,7 +138,7 @@ class StudyResult:
         from sentune.report.render import to_html
 
         path, page = Path(out), to_html(build(self.view))
-        return Path(write_document(str(path.parent), path.name, page))
+        return Path(write_document(str(path.parent), path.name, page, option="out"))
 
     def __repr__(self) -> str:
         return f"<study {self.name}: {self.state}. {self.verdict}>"

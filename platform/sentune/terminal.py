@@ -33,14 +33,14 @@ def shown(text: str) -> str:
 
 
 class Terminal(Console):
-    """A console without markup that applies ``shown`` to all texts.
+    """A console without markup and emoji codes that applies ``shown`` to all texts.
 
     Texts in a table are processed line by line, after wrapping, so credentials must be removed
     before a text is put into a table.
     """
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"markup": False, **options})
+        super().__init__(**{"markup": False, "emoji": False, **options})
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

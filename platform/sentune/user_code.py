@@ -23,6 +23,7 @@ from typing import Any
 
 from sentune.errors import InvalidValue
 from sentune.io.atomic import write_document
+from sentune.io.cached_file import node_cache
 
 MODULES = "SENTUNE_MODULES"
 """Environment variable: comma-separated modules whose classes model folders may load."""
@@ -58,7 +59,7 @@ def find(address: str, option: str = "class") -> type[Any]:
         sys.path.append(folder)
     try:
         imported = import_module(module)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:  # also no name at all
         fix = _copy(module) or "put its file on PYTHONPATH"
         why = f"it cannot be imported here ({error}); {fix}"
         raise InvalidValue(option, address, why) from None
@@ -118,18 +119,18 @@ def shipped() -> dict[str, Path]:
 def _ship(module: str) -> None:
     """Register a module's file, or its package's folder, unless it is an installed package."""
     top = sys.modules[module.partition(".")[0]]
-    file = getattr(top, "__file__", None)
-    if file is None:
+    if (file := getattr(sys.modules[module], "__file__", None)) is None:  # built into Python
         return
     path = Path(file).resolve()
+    folders = (Path(folder).resolve() for folder in getattr(top, "__path__", ()))
+    path = next((folder for folder in folders if path.is_relative_to(folder)), path)
     if not any(path.is_relative_to(place) for place in sysconfig.get_paths().values()):
-        _SHIPPED[module] = path.parent if path.name == "__init__.py" else path
+        _SHIPPED[module] = path
 
 
 def _folder() -> Path:
     """Return the folder of files written from notebooks, in the user's cache."""
-    cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache_home) / "sentune" / "code"
+    return node_cache() / "code"
 
 
 def _copy(module: str) -> str:
@@ -172,6 +173,8 @@ def _collect(name: str, scope: Mapping[str, Any], parts: dict[str, str]) -> None
         for used in ast.walk(node):
             if isinstance(used, ast.Name) and used.id in known and used.id not in parts:
                 _collect(used.id, scope, parts)
+            elif isinstance(used, ast.Attribute) and (submodule := _submodule(used, scope)):
+                parts[submodule] = f"import {submodule}"
         del parts[name]
         parts[name] = f"\n\n{text}"
     elif (source := _imported(name, value)) is not None:
@@ -185,6 +188,13 @@ def _collect(name: str, scope: Mapping[str, Any], parts: dict[str, str]) -> None
             fix = "define it in a module, or inside the class"
             raise InvalidValue(f"{name}, which the class uses,", repr(value)[:80], fix)
         parts[name] = f"{name} = {value!r}"
+
+
+def _submodule(node: ast.Attribute, scope: Mapping[str, Any]) -> str:
+    """Return the name of the module that ``xml.etree`` or the like refers to; empty for others."""
+    first, _, rest = ast.unparse(node).partition(".")
+    name = f"{scope[first].__name__}.{rest}" if isinstance(scope.get(first), ModuleType) else ""
+    return name if name in sys.modules else ""
 
 
 def _imported(name: str, value: Any) -> str | None:

@@ -141,6 +141,8 @@ def test_prices_of_nodes_that_are_not_there_or_stand_twice() -> None:
 def test_nodes_that_are_none(text: str) -> None:
     with pytest.raises(InvalidValue, match="--node"):
         cluster_of(None, [text])
+    with pytest.raises(InvalidValue, match="each name once"):
+        cluster_of(None, ["a=8,1,2", "a=4,0,1"])
 
 
 def test_described_nodes_are_up_and_stay() -> None:

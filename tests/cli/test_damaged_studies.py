@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sentune.cli import app
-from sentune.errors import DamagedFile, SentuneError
+from sentune.errors import DamagedFile, InvalidValue, SentuneError
 from sentune.study.planning.checks import check_database
 from sentune.study.store.storage import open_storage
 from tests.cli.test_study_commands import FINALS, told
@@ -135,6 +135,17 @@ def test_a_damaged_description_does_not_hide_the_others(content: str, tmp_path: 
         ["other", "interrupted"],
         ["toy", "interrupted"],
     ]
+
+
+@pytest.mark.parametrize("key", ["job", "options", "space"])
+def test_a_description_that_lacks_a_part_resumes_nothing(key: str, tmp_path: Path) -> None:
+    whole = {"job": "TripletJob", "options": {}, "space": {}}
+    lacking = json.dumps({name: value for name, value in whole.items() if name != key})
+    (make_study(tmp_path, told=told()) / "study.json").write_text(lacking)
+    for command in (["resume", "toy"], ["fork", "toy", "new"]):
+        done = CliRunner().invoke(app, ["study", *command, "--storage", str(tmp_path)])
+        assert isinstance(done.exception, InvalidValue)
+        assert f"its study.json lacks {key}; run the command" in str(done.exception)
 
 
 def truncated(file: Path) -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from sentune.cli import app
 from sentune.encoders import prepare
+from sentune.errors import InvalidValue
 from sentune.training.model import seal_model
 from tests.training.test_model import saved
 
@@ -75,6 +76,15 @@ def test_a_damaged_model_and_a_wrong_name_are_refused(model: Path, hub: Path) ->
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
     done = push(str(model), "ann/boxes")
     assert "model.safetensors" in str(done.exception)
+    assert not hub.exists()
+
+
+def test_a_card_that_is_not_yaml_is_named(model: Path, hub: Path) -> None:
+    card = model / "README.md"
+    card.write_text(card.read_text().replace("---\n", "---\nlicense: foo: bar\n", 1))
+    done = push(str(model), "ann/boxes")
+    assert isinstance(done.exception, InvalidValue)
+    assert "README.md" in str(done.exception)
     assert not hub.exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn.metrics import average_precision_score
 
 from sentune.embedder.embedder import Embedder
 from sentune.encoders import prepare
-from sentune.training.model import save_model
+from sentune.training.model import save_model, seal_model
 from sentune.training.settings import TrainingSettings
 from tests.embedder.test_embedder import make
 
@@ -106,7 +107,12 @@ def test_mtebs_scores_are_those_of_the_models_own_similarity(
     method = make(encoder, name).method
     training = TrainingSettings(max_length=16)
     save_model(method, encoder, tmp_path / "model", training=training, readouts={}, card={})
-    model = MtebEncoder(tmp_path / "model", device="cpu")
+    shutil.copytree(tmp_path / "model", tmp_path / "other")
+    for folder in ("model", "other"):
+        seal_model(tmp_path / folder, {"study": folder})
+    model, other = (MtebEncoder(tmp_path / folder, device="cpu") for folder in ("model", "other"))
+    # mteb takes scores of an equal name and revision from its cache
+    assert len({model.mteb_model_meta.revision, other.mteb_model_meta.revision, None}) == 3
     assert isinstance(model, EncoderProtocol)
 
     results = mteb.evaluate(model, tasks, cache=None, co2_tracker=False, show_progress_bar=False)

@@ -339,6 +339,13 @@ def test_what_is_no_study_and_no_model_is_refused(storage: Path, subject: str) -
         CliRunner().invoke(app, ["verify", str(storage / NAME)], catch_exceptions=False)
 
 
+def test_a_folder_with_the_name_of_a_study_does_not_hide_it(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(storage)
+    assert verified(NAME, "--storage", ".").exit_code == 0
+
+
 @pytest.fixture
 def with_finals(tmp_path: Path) -> StudyPlace:
     """A study with two finalists in its store, and its summary."""

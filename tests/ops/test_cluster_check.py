@@ -25,13 +25,13 @@ from sentune.cli import app
 from sentune.cluster.findings import Finding, NodeAnswer, findings_of
 from sentune.errors import InvalidValue, SentuneError
 from sentune.study.planning import cluster_doctor, connect
+from sentune.study.planning.checks import http_answer, tracking_silence
 from sentune.study.planning.cluster_doctor import (
     address_of,
     database_trouble,
     job_server,
     joined,
     marked,
-    on_loopback,
     storage_trouble,
     tracking_trouble,
 )
@@ -137,21 +137,6 @@ def test_a_database_that_cannot_be_opened_is_told_without_its_password(tmp_path:
     assert "hidden" not in trouble
 
 
-@pytest.mark.parametrize(
-    ("address", "loopback"),
-    [
-        ("sqlite:////home/ubuntu/optuna.db", True),
-        ("postgresql+psycopg2://ann@localhost/optuna", True),
-        ("postgresql+psycopg2:///optuna?host=/var/run/postgresql", True),
-        ("postgresql+psycopg2://ann@10.0.0.9:5432/optuna", False),
-        ("http://127.0.0.1:5000", True),
-        ("http://mlflow.example:5000", False),
-    ],
-)
-def test_what_is_on_loopback_is_another_place_on_each_node(address: str, loopback: bool) -> None:
-    assert on_loopback(address) is loopback
-
-
 class Guarded(BaseHTTPRequestHandler):
     """Answers 401 to whoever does not say the expected header."""
 
@@ -205,6 +190,20 @@ def test_mlflow_behind_a_password(home: Path, serve: Callable[[str | None], str]
     assert "does not accept" in tracking_trouble(uri)
     file.write_text(file.read_text().replace("wrong", "pass%word"))
     assert tracking_trouble(uri) == ""
+
+
+def test_mlflow_with_a_password_in_its_address(
+    home: Path, serve: Callable[[str | None], str]
+) -> None:
+    uri = serve("Basic " + base64.b64encode(b"ann:pass%word").decode())
+    right, wrong = (uri.replace("//", f"//ann:{said}@") for said in ("pass%25word", "s3cret"))
+    assert tracking_trouble(right) == ""
+    assert http_answer(f"{right}/health")[0] == 200
+    assert "does not accept this user and password (401)" in tracking_trouble(wrong)
+    for silent in ("http://ann:s3cret@127.0.0.1:1", "http://ann:s3cret@localhost"):
+        for trouble in (tracking_silence(silent), tracking_trouble(silent)):
+            assert "does not answer" in trouble
+            assert "s3cret" not in trouble
 
 
 def test_mlflow_without_a_password(

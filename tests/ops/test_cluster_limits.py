@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 import yaml
 
 from sentune.cluster import (
@@ -15,6 +16,8 @@ from sentune.cluster import (
     running_cluster_file,
 )
 from sentune.errors import InvalidValue
+from sentune.study.planning import connect
+from sentune.study.planning.capacity import Capacity, Node, available
 from tests.ops.conftest import FILE, ROOT, read
 from tests.third_party_internals import prepare_config
 
@@ -50,6 +53,27 @@ def test_a_head_knows_its_own_limits(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = running_cluster_file()
     assert found is not None
     assert read_cluster(found).kinds == read_cluster(FILE).kinds
+
+
+def test_a_ray_that_is_started_on_a_head_does_not_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ray_bootstrap_config.yaml").write_text(FILE.read_text())
+    monkeypatch.setenv("HOME", str(tmp_path))
+    connections: list[str] = []
+    monkeypatch.setattr(connect, "join", lambda address, **_: connections.append(address))
+    monkeypatch.setattr(ray, "shutdown", connections.clear)
+    monkeypatch.setattr(ray, "is_initialized", lambda: bool(connections))
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 4.0}}])
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for name in ("RAY_AUTH_TOKEN", *connect.OWN_CLUSTER):
+        monkeypatch.setenv(name, "0")
+    with connect.connected():
+        assert connections == ["local"]
+        assert available() == Capacity.fixed(Node(cpus=4))
+    connections.append("auto")  # a user's own ``ray.init``
+    with connect.connected():
+        assert len(available().reachable) == len(read_cluster(FILE).largest())
 
 
 def test_own_machines_are_counted_as_they_stand(

@@ -16,6 +16,7 @@ from sentune.corpora.formats import read
 from sentune.corpora.schema import Kind
 from sentune.corpora.stratified import stratified_part
 from sentune.errors import SentuneError
+from sentune.io.atomic import StorageError
 from sentune.papers.figures import Line, make_plot, write_plot
 from sentune.papers.make import TableMaker
 from sentune.papers.page import comparison_table, differences, report
@@ -90,6 +91,8 @@ def test_a_figure_is_a_page_a_drawing_and_its_numbers(tmp_path: Path) -> None:
     rows = list(csv.reader(table.open()))
     assert rows[0] == ["line", "n_h", "Pearson's r x 100"]
     assert rows[-1] == ["RES", "2", "72.0"]
+    with pytest.raises(StorageError, match="--out"):
+        write_plot("laes/figure-2", paper, plot, made, table)
 
 
 @pytest.mark.cluster

@@ -28,6 +28,7 @@ from sentune.papers.page import (
 )
 from sentune.papers.table import (
     DataFolder,
+    PaperStudy,
     StudyChoices,
     Unavailable,
     cut,
@@ -251,7 +252,7 @@ def measured_by(
         readouts={}, references=stored, embed=lambda texts, **_: torch.ones(len(texts), 4)
     )
     view = SimpleNamespace(summary=SimpleNamespace(model="MODEL"))
-    tuned = SimpleNamespace(model=model, view=view)
+    tuned = SimpleNamespace(model=model, view=view, state="complete")
     asked: list[dict[str, Any]] = []
 
     def evaluate(model: Any, tasks: dict[str, str], **options: Any) -> pd.DataFrame:
@@ -526,7 +527,8 @@ def test_an_encoder_is_trained_before_the_decoder_on_it(
 
     def tune(method: str, **options: Any) -> Any:
         asked.append((method, options.get("encoder")))
-        return SimpleNamespace(view=SimpleNamespace(summary=SimpleNamespace(model="E/model")))
+        view = SimpleNamespace(summary=SimpleNamespace(model="E/model"))
+        return SimpleNamespace(view=view, state="complete")
 
     monkeypatch.setattr("sentune.api.tune", tune)
     paper, table = find_published("intersent/table-1")
@@ -539,3 +541,20 @@ def test_an_encoder_is_trained_before_the_decoder_on_it(
     with pytest.raises(AttributeError, match="model"):  # there is none to be measured
         TableMaker(choices=wanted, say=lambda said: None).make(paper, one)
     assert asked == [("simcse-pairs", "bert"), ("intersent", "E/model")]
+
+
+def test_ctrl_c_in_a_study_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = PaperStudy(name="s", method="gumbel", options={"trials": 1}, differs=())
+    for state in ("complete", "stopped", "interrupted"):
+        result = SimpleNamespace(state=state)
+        monkeypatch.setattr("sentune.api.tune", lambda method, result=result, **_: result)
+        if state == "interrupted":
+            with pytest.raises(KeyboardInterrupt):
+                study.run()
+        else:
+            assert study.run() is result  # type: ignore[comparison-overlap]
+
+
+def test_a_grid_whose_study_has_no_trials_has_a_reason() -> None:
+    with pytest.raises(Unavailable, match="no complete trial"):
+        _of_trial(SimpleNamespace(trials=pd.DataFrame()), "rte/auc", {"a": 1})  # type: ignore[arg-type]

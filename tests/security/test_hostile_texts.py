@@ -31,7 +31,7 @@ from sentune.report.view import view
 from sentune.study.space.objectives import Objective
 from sentune.study.store.study_index import StudyPlace
 from sentune.study.store.study_view import StoredRun, StudySnapshot
-from sentune.terminal import Terminal, harmless
+from sentune.terminal import Terminal, harmless, print_line
 from tests.report.studies import OBJECTIVE, finished
 
 FORMULAS = (
@@ -171,6 +171,7 @@ def test_nothing_printed_commands_the_terminal(colours: bool) -> None:
     table.add_row(f"[bold]no markup[/bold]{TERMINAL}")
     console.print(table)
     console.print(f"line{TERMINAL}", soft_wrap=True)
+    print_line(console, "file.jsonl:100: I :heart: it")
     with Live(console=console, get_renderable=lambda: Text(TERMINAL)):
         pass
     shown = file.getvalue()
@@ -178,6 +179,7 @@ def test_nothing_printed_commands_the_terminal(colours: bool) -> None:
     assert "\x1b]0" not in shown
     assert "\x1b[2J" not in shown
     assert "[bold]no markup[/bold]" in shown
+    assert "file.jsonl:100: I :heart: it" in shown
     assert ("\x1b[31m" in shown) is colours  # its own red is there, the text's is not alone
 
 

@@ -140,6 +140,8 @@ def test_only_scratch_of_dead_drivers_is_abandoned(tmp_path: Path, monkeypatch: 
     for name in (f"sentune-tune-{os.getpid()}-a", "sentune-tune-999999999-b", "sentune-tune-c"):
         (tmp_path / name).mkdir()
     assert [path.name for path in abandoned_scratch()] == ["sentune-tune-999999999-b"]
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)  # another user's
+    assert abandoned_scratch() == []
 
 
 def test_scratch_of_one_study_is_not_that_of_another(tmp_path: Path, monkeypatch: Any):

@@ -158,7 +158,8 @@ def test_same_content_is_one_version_and_a_new_one_leaves_the_old_alone(
 def test_the_default_store_is_that_of_the_working_directory(
     storage: Path, story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for name in ("MLFLOW_TRACKING_URI", "SENTUNE_TRACKING", "SENTUNE_STORAGE"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(storage)
     with pytest.raises(InvalidValue, match="MLFLOW_TRACKING_URI"):
         resolve_model("models:/little@champion")
@@ -168,6 +169,13 @@ def test_the_default_store_is_that_of_the_working_directory(
     assert found == resolve_model("models:/little@champion", uri)
     monkeypatch.chdir(storage.parent)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert resolve_model("models:/little@champion") == found
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///nowhere.db")
+    monkeypatch.setenv("SENTUNE_TRACKING", uri)
+    assert resolve_model("models:/little@champion") == found
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    monkeypatch.delenv("SENTUNE_TRACKING")
+    monkeypatch.setenv("SENTUNE_STORAGE", str(storage))
     assert resolve_model("models:/little@champion") == found
 
 

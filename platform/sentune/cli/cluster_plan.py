@@ -78,18 +78,18 @@ def cluster_of(file: Path | None, nodes: Sequence[str]) -> Cluster:
     and 1 GPU, which are always up.
 
     Raises:
-        InvalidValue: both are given, a text is not NAME=CPUS,GPUS,COUNT, or the file is not a
-            cluster file.
+        InvalidValue: both are given, a text is not NAME=CPUS,GPUS,COUNT, a name is given twice, or
+            the file is not a cluster file.
     """
     if not nodes:
         return read_cluster(file or Path("cluster.yaml"))
     if file is not None:
         raise InvalidValue("--node", nodes[0], "give a --cluster-file or nodes, not both")
-    kinds, fix = {}, "give NAME=CPUS,GPUS,COUNT, as in gpu=8,1,4"
+    kinds, fix = {}, "give NAME=CPUS,GPUS,COUNT, as in gpu=8,1,4, each name once"
     for text in nodes:
         name, numbers = key_and_value("--node", text, fix)
         parts = numbers.split(",")
-        if len(parts) != 3 or not all(part.isdigit() for part in parts):
+        if len(parts) != 3 or not all(part.isdigit() for part in parts) or name in kinds:
             raise InvalidValue("--node", text, fix)
         cpus, gpus, most = map(int, parts)
         kinds[name] = NodeLimit(cpus=cpus, gpus=gpus, max_nodes=most, min_nodes=most)

@@ -109,6 +109,9 @@ def evaluate(
     if dev and embedder.name in CLOSED_FORM:
         fix = f"the readout of {embedder.name} is chosen by tuning; leave this option out"
         raise InvalidValue("--dev", " ".join(dev), fix)
+    if set_ and embedder.method is None:
+        fix = f"{embedder.name} has no readouts with a grid; leave it out"
+        raise InvalidValue("--set", set_[0], fix)
     embedder.require_component(component_from, "--component-from")
     judge = partial(embedder.evaluate, batch_size=batch_size, component_from=component_from)
     chosen, tuned = pose(

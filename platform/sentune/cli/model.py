@@ -16,8 +16,8 @@ from rich.table import Column
 from rich.text import Text
 from typer import Argument, Option
 
-from sentune.cli.options import BatchSize, Device, Model, ReferenceCorpus, check_port
-from sentune.errors import InvalidValue, SentuneError
+from sentune.cli.options import BatchSize, Device, Model, ReferenceCorpus, TunedModel, check_port
+from sentune.errors import InvalidValue, SentuneError, first_line
 from sentune.formatting import counted, percent
 from sentune.terminal import Terminal, number_column, plain_table, print_line, say, screen
 
@@ -186,7 +186,7 @@ def _references_in_question(found: Interpreted) -> str:
 
 
 def serve(
-    model: Model,
+    model: TunedModel,
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=1, max=65535, help="Port to listen on.")] = 8000,
     replicas: Annotated[int, Option(min=1, help="Number of processes with the model.")] = 1,
@@ -218,10 +218,12 @@ def serve(
 
     # Serve 2.60 kills a proxy that has not started within 5 s, and then fails to start
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
-    with connected():
-        serving.run(
+    with (
+        connected(),
+        serving.running(
             str(folder), host=host, port=port, replicas=replicas, max_batch=max_batch, gpus=gpus
-        )
+        ),
+    ):
         say(f"http://{host}:{port}: {', '.join(ROUTES)}; /docs describes them (Ctrl-C stops it)")
         over = threading.Event()
         for ending in (signal.SIGINT, signal.SIGTERM):
@@ -230,7 +232,7 @@ def serve(
 
 
 def push(
-    model: Model,
+    model: TunedModel,
     repo: Annotated[
         str, Argument(metavar="OWNER/NAME", help="Repository on the Hub.", show_default=False)
     ],
@@ -246,6 +248,7 @@ def push(
     """
     from huggingface_hub import HfApi, ModelCard
     from huggingface_hub.errors import HfHubHTTPError
+    from yaml import YAMLError
 
     from sentune.embedder.load import folder_of
     from sentune.training.model import CARD_FILE, check_model, read_settings
@@ -262,7 +265,12 @@ def push(
         table.add_row(str(path.relative_to(folder)), f"{size / 1000:,.1f}")
     screen().print(table)
     card = folder / CARD_FILE
-    if not (card.is_file() and ModelCard.load(card).data.to_dict().get("license")):
+    try:
+        licensed = card.is_file() and ModelCard.load(card).data.to_dict().get("license")
+    except (ValueError, YAMLError) as error:
+        fix = f"its metadata cannot be read: {first_line(error)}"
+        raise InvalidValue("model", str(card), fix) from error
+    if not licensed:
         line = f"the model has no licence: add `license: NAME` to the metadata at the top of {card}"
         print_line(Terminal(stderr=True), line, "yellow")
     what = f"{len(sizes)} files, {sum(sizes.values()) / 1e6:,.1f} MB"

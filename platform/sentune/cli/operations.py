@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from sentune.cli.options import Device, Model
+from sentune.cli.options import Device, TunedModel
 from sentune.errors import InvalidValue
 from sentune.formatting import counted
 from sentune.terminal import say
@@ -29,7 +29,7 @@ Text = Annotated[str, Argument(help="A sentence.")]
 
 
 def fuse(
-    model: Model,
+    model: TunedModel,
     sentences: Annotated[list[str], Argument(help="Two or more sentences.")],
     beams: Beams = 1,
     max_length: Length = None,
@@ -44,7 +44,7 @@ def fuse(
 
 
 def difference(
-    model: Model,
+    model: TunedModel,
     whole: Annotated[str, Argument(help="A sentence that contains the other.")],
     part: Annotated[str, Argument(help="The sentence to remove.")],
     beams: Beams = 1,
@@ -56,21 +56,29 @@ def difference(
 
 
 def compress(
-    model: Model, sentence: Text, beams: Beams = 1, max_length: Length = None, device: Device = None
+    model: TunedModel,
+    sentence: Text,
+    beams: Beams = 1,
+    max_length: Length = None,
+    device: Device = None,
 ) -> None:
     """Shorten a sentence."""
     _answer(model, "compress(A)", {"A": sentence}, beams, max_length, device)
 
 
 def reconstruct(
-    model: Model, sentence: Text, beams: Beams = 1, max_length: Length = None, device: Device = None
+    model: TunedModel,
+    sentence: Text,
+    beams: Beams = 1,
+    max_length: Length = None,
+    device: Device = None,
 ) -> None:
     """Decode a sentence from its own embedding."""
     _answer(model, "A", {"A": sentence}, beams, max_length, device)
 
 
 def compose(
-    model: Model,
+    model: TunedModel,
     expression: Annotated[
         str,
         Argument(

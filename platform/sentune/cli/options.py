@@ -64,6 +64,7 @@ Model = Annotated[
         help="A model folder or its URI, models:/NAME@champion, or an encoder of the Hub, hf:NAME."
     ),
 ]
+TunedModel = Annotated[str, Argument(help="A model folder or its URI, or models:/NAME@champion.")]
 Device = Annotated[
     str | None, Option(help="cpu, cuda, cuda:1, ...; default: a GPU if there is one.")
 ]
@@ -119,11 +120,16 @@ def key_and_value(
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise ``InvalidValue`` if a port is in use, or not allowed, so that no server can listen."""
-    with socket.socket() as probe:
+    """Raise ``InvalidValue`` if a port is in use, or not allowed, so that no server can listen, or
+    if the host is unknown."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror as error:
+        raise InvalidValue("--host", host, f"its address is unknown ({error.strerror})") from error
+    with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            probe.bind(address)
         except OSError as error:
             fix = f"the port cannot be used ({error.strerror}); give another one"
             raise InvalidValue("--port", f"{host}:{port}", fix) from error

@@ -76,7 +76,11 @@ def run(
         str | None, Option(help="Word counts: a FILE of lines 'word count', or wordfreq:en.")
     ] = None,
     storage: Annotated[
-        str | None, Option(metavar="URI", help="Folder or URI of the studies (default: studies).")
+        str | None,
+        Option(
+            metavar="URI",
+            help="Folder or URI of the studies (default: $SENTUNE_STORAGE, else studies).",
+        ),
     ] = None,
     gpus_per_worker: Annotated[float, Option(help="GPUs per worker of each study.")] = 0.0,
     seed: Annotated[int, Option(help="Seed of each study.")] = 0,

@@ -98,13 +98,16 @@ def verify(
     Exit codes: 0 all files that exist match, 1 a file does not match, 2 a wrong value.
     """
     from sentune.job.verify import Outcome, verify_model, verify_study
+    from sentune.training.model import MANIFEST, SETTINGS_FILE
 
     marks = {
         Outcome.HOLDS: Text("✓", "green"),
         Outcome.BROKEN: Text("✗", "red"),
         Outcome.ABSENT: Text("-", "dim"),
     }
-    if "/" in subject or Path(subject).is_dir():
+    if "/" in subject or any(
+        (Path(subject) / name).is_file() for name in (MANIFEST, SETTINGS_FILE)
+    ):
         checks = [*verify_model(_model(subject))]
     else:
         checks = [*verify_study(_study(subject, storage, optuna))]

@@ -262,8 +262,9 @@ def stored_options(place: StudyPlace) -> StudyOptions:
     from sentune.job.options import parse
 
     stored, kinds = place.description, {kind.__name__: kind for kind in FAMILIES}
-    if not stored:
-        fix = f"{place.trouble or f'it has no {DESCRIPTION}'}; run the command that started it"
+    if lacking := [key for key in ("job", "options", "space") if key not in stored]:
+        lacks = f"its {DESCRIPTION} lacks {lacking[0]}" if stored else f"it has no {DESCRIPTION}"
+        fix = f"{place.trouble or lacks}; run the command that started it"
         if not place.folder:
             fix = "its folder is unknown; give the --storage of its job, and --optuna"
         raise InvalidValue("STUDY", place.name, fix)

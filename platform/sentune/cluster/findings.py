@@ -132,7 +132,7 @@ def _all(
 
 
 def _reached(nodes: Sequence[NodeAnswer]) -> Iterator[Finding]:
-    """Yield a finding per connection; one to the loopback address is tried from one node only."""
+    """Yield a finding per connection; one to a loopback address is tried from the head only."""
     for name, fix in FIXES.items():
         asked = [node for node in nodes if name in node.reach]
         if asked:

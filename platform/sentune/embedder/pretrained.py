@@ -21,6 +21,7 @@ from sentune.encoders.transformer import most_tokens, no_progress_bars
 from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.random import KINDS, RandomEncoder
 from sentune.errors import InvalidValue, first_line
+from sentune.io.cached_file import node_cache
 from sentune.methods.base import Settings
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _random(source: str, kind: str, options: RandomOptions, device: torch.device
         raise InvalidValue("model", source, fix)
     if kind != "borep" and options.size % 2:
         raise InvalidValue("size", options.size, f"{kind} has two directions; give an even number")
-    words = open_words(options.vectors, None, Path("~/.cache/sentune").expanduser())
+    words = open_words(options.vectors, None, node_cache())
     generator = torch.Generator().manual_seed(options.seed)
     encoder = KINDS[kind](words.vectors.shape[1], options.size, generator)
     return partial(_random_rows, words, encoder.to(device), device)

@@ -89,8 +89,8 @@ class CachedFile:
 
 
 def node_cache() -> Path:
-    """Return the user's folder for files that can be recreated, ``~/.cache/sentune``."""
-    return Path.home() / ".cache" / "sentune"
+    """Return the user's folder for files that can be recreated, usually ``~/.cache/sentune``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sentune"
 
 
 def fetched(name: str) -> Path:

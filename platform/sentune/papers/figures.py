@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from sentune.errors import CorpusError, SentuneError
-from sentune.io.atomic import write_document
+from sentune.io.atomic import disk_faults, write_document
 from sentune.papers.table import StudyChoices, Unavailable, study_of
 from sentune.report.blocks import Block, Cell, Chart, Figure, Section, StudyReport, Table, Text
 from sentune.report.drawing import UNSIGNED, canvas, to_canvas
@@ -101,8 +101,6 @@ def _studied(
     say: Callable[[str], None],
 ) -> tuple[list[Line], str]:
     """Return the lines of a study, and a sentence on what differs from the paper."""
-    from sentune.api import tune
-
     trained = paper.trained[plot.trained]
     if plot.dev:
         if missing := [name for name in plot.dev if choices.data.find(name) is None]:
@@ -112,7 +110,7 @@ def _studied(
     row = PublishedRow(header=(line.name,), method=line.method, settings=settings, figures=())
     study = study_of(row, trained, choices)
     say(f"== study {study.name}")
-    result = tune(study.method, study=study.name, **study.options)
+    result = study.run()
     rest = "".join(f"; {difference}" for difference in study.differs)
     corpus, judged = study.options["corpus"], ", ".join(study.options["dev"])
     said = f"Study {study.name}: trained on {corpus}, evaluated on {judged}{rest}."
@@ -174,10 +172,14 @@ def write_plot(
         sections=[Section("figure", "Ours", blocks)],
     )
     drawing = Figure("plot", plot.name, plot.caption, lambda axes: _drawn(plot, lines, axes))
-    folder.mkdir(parents=True, exist_ok=True)
-    to_canvas(drawing).savefig(folder / f"{stem}.svg", format="svg", metadata=UNSIGNED)
     texts = {"html": to_html(page), "csv": str(points.to_csv(index=False))}
-    written = [write_document(str(folder), f"{stem}.{kind}", text) for kind, text in texts.items()]
+    with disk_faults(folder, option="--out"):
+        folder.mkdir(parents=True, exist_ok=True)
+        to_canvas(drawing).savefig(folder / f"{stem}.svg", format="svg", metadata=UNSIGNED)
+    written = [
+        write_document(str(folder), f"{stem}.{kind}", text, option="--out")
+        for kind, text in texts.items()
+    ]
     return [*map(Path, written), folder / f"{stem}.svg"]
 
 

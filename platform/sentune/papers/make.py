@@ -199,7 +199,8 @@ class TableMaker:
             if row.encoder_of:
                 first = row.model_copy(update={"settings": {}, **row.encoder_of})
                 theirs = study_of(first, figure.paper.trained[first.trained], self.choices)
-                encoder = self._model_folder(theirs)
+                if (encoder := self._model_folder(theirs)) is None:
+                    raise Unavailable(f"study {theirs.name} has no model")
                 row = row.model_copy(update={"options": {**row.options, "encoder": encoder}})
             asked = study_of(row, figure.trained, self.choices)
             try:
@@ -251,11 +252,9 @@ class TableMaker:
         return self._once(("references", study.name, spec, rows), draw)
 
     def _run(self, study: PaperStudy) -> StudyResult:
-        from sentune.api import tune
-
         def run() -> StudyResult:
             self.say(f"== study {study.name}")
-            result = tune(study.method, study=study.name, **study.options)
+            result = study.run()
             self._asked[study.name] = study
             return result
 
@@ -369,11 +368,13 @@ def _of_trial(result: StudyResult, metric: str, settings: dict[str, Any]) -> flo
 
     Trials that were stopped at a rung saw only a part of the paper's examples.
     """
-    trials = result.trials
+    none = Unavailable("no complete trial has these settings and this metric")
+    if (trials := result.trials).empty:
+        raise none
     trials = trials[trials["state"] == "complete"]
     for name, value in settings.items():
         trials = trials[trials[f"settings.{name}"] == value]
     found: Any = trials[f"metrics.{metric}"].dropna() if f"metrics.{metric}" in trials else []
     if not len(found):
-        raise Unavailable("no complete trial has these settings and this metric")
+        raise none
     return 100 * float(max(found))

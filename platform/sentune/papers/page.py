@@ -26,7 +26,8 @@ def write(name: str, made: MadeTable, folder: Path) -> list[Path]:
     page, stem = report(name, made), name.replace("/", "-")
     contents = {"md": to_markdown(page), "html": to_html(page), "csv": to_csv(made)}
     return [
-        Path(write_document(str(folder), f"{stem}.{kind}", text)) for kind, text in contents.items()
+        Path(write_document(str(folder), f"{stem}.{kind}", text, option="--out"))
+        for kind, text in contents.items()
     ]
 
 

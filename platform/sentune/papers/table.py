@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sentune.errors import InvalidValue
 from sentune.report.published import (
@@ -26,6 +26,9 @@ from sentune.report.published import (
     data_sets,
     papers,
 )
+
+if TYPE_CHECKING:
+    from sentune.study_result import StudyResult
 
 GENERATED = ("fusion", "difference", "compression", "reconstruction")
 
@@ -125,6 +128,19 @@ class PaperStudy:
     method: str
     options: dict[str, Any]
     differs: tuple[str, ...]
+
+    def run(self) -> StudyResult:
+        """Run or resume the study.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C interrupted it, and ends the command as well.
+            StudyFailed: its trials failed.
+        """
+        from sentune.api import tune
+
+        if (result := tune(self.method, study=self.name, **self.options)).state == "interrupted":
+            raise KeyboardInterrupt
+        return result
 
 
 class Unavailable(Exception):

@@ -87,18 +87,20 @@ def local_folder(storage: str, study: str) -> Path:
 
 
 def default_tracking_uri() -> str:
-    """Return ``MLFLOW_TRACKING_URI``, or the database in ``studies`` of the working directory.
+    """Return ``SENTUNE_TRACKING``, ``MLFLOW_TRACKING_URI``, or the database of the storage.
+
+    The storage is ``SENTUNE_STORAGE``, or ``studies`` of the working directory.
 
     Raises:
-        InvalidValue: there is neither.
+        InvalidValue: there is none of them.
     """
-    named = os.environ.get("MLFLOW_TRACKING_URI")
-    if named:
+    if named := os.environ.get("SENTUNE_TRACKING") or os.environ.get("MLFLOW_TRACKING_URI"):
         return named
-    if not (Path(STORAGE) / DATABASE).exists():
+    storage = os.environ.get("SENTUNE_STORAGE") or STORAGE
+    if not (_local(storage) / DATABASE).exists():
         fix = f"set MLFLOW_TRACKING_URI, or change to the folder that has {STORAGE}/"
         raise InvalidValue("tracking_uri", "", fix)
-    return tracking_uri_in(STORAGE)
+    return tracking_uri_in(storage)
 
 
 def _local(storage: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from sentune.errors import InvalidValue
+from sentune.io.cached_file import node_cache
 from sentune.io.folders import draft_beside, settle
 from sentune.tracking.client import mlflow_client
 from sentune.tracking.database import check_tracking_file, follow_move
@@ -144,8 +144,7 @@ def _found(client: Any, address: str, match: re.Match[str]) -> Any:
 def _downloaded(source: str, tracking_uri: str, name: str, content: str) -> Path:
     from mlflow.artifacts import download_artifacts
 
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sentune" / "models"
-    folder = cache / name / content[:12]
+    folder = node_cache() / "models" / name / content[:12]
     if not folder.exists():
         with draft_beside(folder) as draft:
             got = download_artifacts(source, tracking_uri=tracking_uri, dst_path=str(draft))

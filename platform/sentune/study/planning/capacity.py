@@ -41,6 +41,8 @@ def available() -> Capacity:
     """Return the capacity of the connected Ray cluster, or of this machine without one."""
     import ray  # a plan for a cluster file does not need it
 
+    from sentune.study.planning.connect import STARTED_HERE
+
     if not ray.is_initialized():
         import torch
 
@@ -48,7 +50,7 @@ def available() -> Capacity:
         return Capacity.fixed(Node(cpus=os.cpu_count() or 1, gpus=gpus))
     alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     nodes = tuple(Node(cpus=n.get("CPU", 0.0), gpus=n.get("GPU", 0.0)) for n in alive)
-    file = running_cluster_file()
+    file = None if STARTED_HERE.is_set() else running_cluster_file()
     return Capacity(nodes=nodes, reachable=machines(read_cluster(file)) if file else nodes)
 
 

@@ -5,6 +5,7 @@ Storages, databases and servers may take minutes to fail; each check ends after 
 
 from __future__ import annotations
 
+import base64
 import os
 import socket
 import sqlite3
@@ -17,7 +18,7 @@ from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import sqlalchemy
 from rich.filesize import decimal
@@ -191,12 +192,19 @@ def http_answer(
 ) -> tuple[int, str]:
     """Return status and body of an HTTP GET; the body is empty for a status above 399.
 
+    A user and password in the URL are sent by basic authentication.
+
     Raises:
         OSError: there is no answer, or not one in HTTP.
     """
 
     def ask() -> tuple[int, str]:
-        request = urllib.request.Request(url, headers=dict(headers or {}))
+        address, found = urlsplit(url), dict(headers or {})
+        if address.username is not None:
+            user = f"{unquote(address.username)}:{unquote(address.password or '')}"
+            found["Authorization"] = basic_authentication(user.encode())
+        bare = address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
+        request = urllib.request.Request(bare, headers=found)
         with urllib.request.urlopen(request, timeout=patience) as answer:
             return int(answer.status), str(answer.read().decode())
 
@@ -206,6 +214,11 @@ def http_answer(
         return error.code, ""
     except (ValueError, HTTPException) as error:  # the server speaks another protocol
         raise OSError(named(error)) from error
+
+
+def basic_authentication(user_and_password: bytes) -> str:
+    """Return the ``Authorization`` header of ``USER:PASSWORD``."""
+    return f"Basic {base64.b64encode(user_and_password).decode()}"
 
 
 def within(seconds: float, action: Callable[[], T]) -> T:

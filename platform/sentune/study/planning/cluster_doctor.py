@@ -5,7 +5,6 @@ The tasks request no CPU and no GPU, so they neither wait for trials nor make th
 
 from __future__ import annotations
 
-import base64
 import configparser
 import json
 import os
@@ -24,8 +23,6 @@ import ray
 import torch
 from ray.exceptions import AuthenticationError, GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
 from sentune.cluster.findings import Finding, NodeAnswer, findings_of
 from sentune.code import Code, CodeMismatch, compare, loaded_code
@@ -35,6 +32,7 @@ from sentune.formatting import counted
 from sentune.io.atomic import read_document, write_document
 from sentune.io.object_store import StorageError, absolute, files_at
 from sentune.study.planning.checks import (
+    basic_authentication,
     check_database,
     check_writable,
     http_answer,
@@ -290,32 +288,25 @@ def tracking_trouble(uri: str) -> str:
             return tracking_silence(uri)
         except PlanError as error:
             return str(error)
-    search = f"{uri.rstrip('/')}/api/2.0/mlflow/experiments/search?max_results=1"
+    path = "/api/2.0/mlflow/experiments/search?max_results=1"
+    search, address = f"{uri.rstrip('/')}{path}", urlsplit(uri)
+    host = address.netloc.rpartition("@")[2]
+    anonymous = f"{address._replace(netloc=host).geturl().rstrip('/')}{path}"
     try:
-        status, _ = http_answer(search, patience=MLFLOW_PATIENCE)
+        status, _ = http_answer(anonymous, patience=MLFLOW_PATIENCE)
         if status < 400:
             open_to_all = "it needs no password, so anyone who reaches it gets in"
-            return "" if on_loopback(uri) else open_to_all
+            return "" if address.hostname in LOOPBACK else open_to_all
         if status not in (401, 403):
             return f"it answers with status {status}"
-        if (known := credentials()) is None:
+        known = None if address.username is not None else credentials()
+        if address.username is None and known is None:
             return "it asks for a user and password, and ~/.mlflow/credentials has none"
-        having = {"Authorization": f"Basic {base64.b64encode(known).decode()}"}
+        having = {} if known is None else {"Authorization": basic_authentication(known)}
         status, _ = http_answer(search, having, patience=MLFLOW_PATIENCE)
     except OSError as error:
         return str(without_credentials(f"it does not answer ({error})"))
     return "" if status == 200 else f"it does not accept this user and password ({status})"
-
-
-def on_loopback(address: str) -> bool:
-    """Return whether an address refers to the machine that uses it."""
-    try:
-        url = make_url(address)
-    except ArgumentError:
-        return False
-    if url.get_backend_name() == "sqlite":
-        return True
-    return (url.host or urlsplit(address).hostname or "localhost") in LOOPBACK
 
 
 def credentials() -> bytes | None:

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,10 @@ lack the job's runtime environment. No metrics ports are open (exporter, dashboa
 which answer without a token; in Ray 2.60 nothing else closes the latter two."""
 
 
+STARTED_HERE = threading.Event()
+"""Set while this process is connected to a cluster that it has started, which does not grow."""
+
+
 @contextmanager
 def connected() -> Iterator[None]:
     """Join the cluster at ``RAY_ADDRESS`` (set in submitted jobs), or start one on this machine.
@@ -57,6 +62,7 @@ def connected() -> Iterator[None]:
         for name, value in {"RAY_AUTH_TOKEN": secrets.token_hex(32), **OWN_CLUSTER}.items():
             os.environ.setdefault(name, value)
         join(address, include_dashboard=False)
+        STARTED_HERE.set()
     else:
         if address.startswith(("http://", "https://")):
             fix = "`ray job submit` takes a job server; unset it to run here"
@@ -76,6 +82,7 @@ def connected() -> Iterator[None]:
             assert_same_code()
         yield
     finally:
+        STARTED_HERE.clear()
         ray.shutdown()
 
 

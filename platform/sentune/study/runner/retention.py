@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -273,7 +274,7 @@ def _rule(view: StudyView) -> dict[str, Stays]:
 
 
 def abandoned_scratch(study: str | None = None) -> list[Path]:
-    """Return temporary folders of Ray Tune that killed drivers left on this machine.
+    """Return temporary folders of Ray Tune that this user's killed drivers left on this machine.
 
     Args:
         study: name of the study whose folders are wanted; None for all.
@@ -281,4 +282,5 @@ def abandoned_scratch(study: str | None = None) -> list[Path]:
     found = Path(tempfile.gettempdir()).glob("sentune-tune-*")
     own = rf"{re.escape(study)}-[^-]*$" if study else ""
     owned = ((path, re.match(rf"sentune-tune-(\d+)-{own}", path.name)) for path in found)
-    return sorted(path for path, owner in owned if owner and not runs(int(owner[1])))
+    gone = (path for path, owner in owned if owner and not runs(int(owner[1])))
+    return sorted(path for path in gone if path.exists() and path.stat().st_uid == os.geteuid())
