@@ -55,6 +55,7 @@ def find_job(method: str, space: SearchSpace | None = None) -> JobDefinition:
     if ":" not in method and method not in installed("methods"):
         raise InvalidValue("METHOD", method, f"choose one of {', '.join(known)}")
     from sentune import methods  # imports torch
+    from sentune.training.inputs import BUILTIN
 
     kind = methods.find(method)
     usual = SearchSpace(
@@ -65,5 +66,5 @@ def find_job(method: str, space: SearchSpace | None = None) -> JobDefinition:
         },
     )
     own: SearchSpace = space or getattr(kind, "space", None) or usual
-    defaults = JobOptions(study=kind.__name__.lower())
+    defaults = JobOptions(study=kind.__name__.lower(), corpus=BUILTIN[kind.kind][0])
     return JobDefinition(space=replace(own, method=method), defaults=defaults)

@@ -46,6 +46,15 @@ def test_a_stratum_has_its_share_and_at_least_one_row(labels: list[str], rows: i
         assert abs(found[label] - count * rows / len(labels)) < 4
 
 
+def test_rare_labels_keep_enough_rows_for_nested_folds():
+    labels = ["rare"] * 20 + ["rarer"] * 13 + ["usual"] * 5_000
+    rows = corpus(Kind.CLASSIFIED, split=[None] * len(labels), label=labels)
+    part = stratified_part(rows, 500)
+    counts = Counter(part.table["label"].to_pylist())
+    assert (counts["rare"], counts["rarer"]) == (12, 12)
+    assert abs(counts["usual"] - 500) <= 5
+
+
 def test_the_same_size_and_seed_take_the_same_rows():
     one = labelled(["entailment", "neutral"] * 200)
     assert stratified_rows(one, 50, 1).tolist() == stratified_rows(one, 50, 1).tolist()

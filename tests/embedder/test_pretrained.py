@@ -221,6 +221,12 @@ def test_borep_is_the_largest_of_the_projected_words() -> None:
     torch.testing.assert_close(encoder(words, mask), expected)
 
 
+def test_a_small_echo_state_network_may_be_nilpotent() -> None:
+    for seed in range(40):
+        encoder = EchoState(3, 4, torch.Generator().manual_seed(seed))
+        assert all(weight.isfinite().all() for weight in encoder.layer.state_dict().values())
+
+
 def test_the_echo_state_network_is_its_recurrence_both_ways() -> None:
     encoder = EchoState(6, 32, torch.Generator().manual_seed(0))
     weights = encoder.layer.state_dict()

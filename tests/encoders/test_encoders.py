@@ -17,10 +17,13 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoTokenizer,
+    BartConfig,
     BertConfig,
     BertModel,
     MPNetConfig,
     MPNetModel,
+    PretrainedConfig,
+    T5Config,
 )
 
 from sentune.encoders import (
@@ -148,6 +151,26 @@ def test_dropout_can_be_set(folder: Path) -> None:
     assert torch.equal(encoder(*chunk, "cls"), encoder(*chunk, "cls"))
     encoder.set_dropout(0.5)
     assert not torch.equal(encoder(*chunk, "cls"), encoder(*chunk, "cls"))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        BartConfig(
+            vocab_size=32, d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=32,
+            decoder_ffn_dim=32, encoder_attention_heads=2, decoder_attention_heads=2,
+        ),
+        T5Config(vocab_size=32, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2),
+    ],
+    ids=["bart", "t5"],
+)  # fmt: skip
+def test_dropout_of_functions_can_be_set_too(config: PretrainedConfig) -> None:
+    encoder = TextEncoder(AutoModel.from_config(config)).train()
+    ones = torch.ones(2, 6, dtype=torch.int64)
+    encoder.set_dropout(0.0)
+    assert torch.equal(encoder(ones, ones, "mean"), encoder(ones, ones, "mean"))
+    encoder.set_dropout(0.5)
+    assert not torch.equal(encoder(ones, ones, "mean"), encoder(ones, ones, "mean"))
 
 
 def test_lost_weights_are_an_error(folder: Path) -> None:

@@ -48,6 +48,17 @@ def test_vectors_are_those_of_a_dense_decomposition(tmp_path: Path) -> None:
     assert (table.vectors[np.abs(table.vectors).argmax(axis=0), range(4)] > 0).all()
 
 
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [(["dog", "cat", "sun"], "no two words"), (["dog dog"], "1 words of the corpus occur 1 times")],
+)
+def test_a_corpus_without_pairs_of_words_is_refused(
+    texts: list[str], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        learn_words(texts, "builtin:ppmi?width=1&min_count=1", tmp_path)
+
+
 def test_words_come_by_frequency_and_rare_ones_only_count(tmp_path: Path) -> None:
     table = learn_words(TEXTS, SPEC, tmp_path)
     tokens = [

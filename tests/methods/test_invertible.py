@@ -99,6 +99,7 @@ def test_the_top_component_is_the_first_singular_vector() -> None:
     found = top_component(torch.from_numpy(matrix)).numpy()
     expected = np.linalg.svd(matrix)[2][0]
     assert abs(found @ expected) == pytest.approx(1, abs=rounding(60))
+    assert top_component(torch.tensor([[2.0], [-1.0]])).tolist() == [1.0]
     with pytest.raises(TrialFailed, match="all zero"):
         top_component(torch.zeros(3, 7))
     with pytest.raises(TrialFailed, match="not finite"):

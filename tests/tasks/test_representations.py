@@ -72,6 +72,14 @@ def test_the_best_of_four_is_chosen_and_all_are_in_the_table() -> None:
     assert of_others.readouts["representation"] == NAMES[int(np.argmax(means))]
 
 
+@pytest.mark.parametrize(
+    ("grid", "chosen"), [(("z_de",), "z_de"), (("z_en", "ensemble"), "ensemble")]
+)
+def test_without_sts_the_grid_chooses(grid: tuple[str, ...], chosen: str) -> None:
+    result = evaluate_representations([], represent, grid=grid, objective="rte/auc")
+    assert result.readouts["representation"] == chosen
+
+
 @pytest.mark.parametrize("metric", ["spearman", "pearson_mean", "spearman_weighted_mean"])
 def test_the_objective_s_metric_and_task_choose(metric: str) -> None:
     tasks = [sts("sts12", subsets=True), sts("sts14", subsets=True)]

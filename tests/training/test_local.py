@@ -235,6 +235,36 @@ def test_the_defaults_of_all_options_are_accepted_for_any_method(method: str) ->
     assert LocalRun.of(method=method).method == method
 
 
+@pytest.mark.parametrize(("objective", "best"), [("train/loss:min", -1), ("train/loss", 0)])
+def test_an_objective_says_its_direction(objective: str, best: int, tmp_path: Path) -> None:
+    run = LocalRun(**{**vars(RUN), "objective": objective})
+    run_locally(run, tmp_path / "run", say=_silent)
+    store = CheckpointStore(str(tmp_path / "run" / "checkpoints"))
+    found, latest = store.best_progress(), store.last_progress()
+    assert found is not None
+    assert latest is not None
+    assert (found.examples == latest.examples == 96) is bool(best), "the loss falls"
+
+
+def test_words_without_frequencies_and_pairs_that_are_not_scored_are_refused(
+    tmp_path: Path,
+) -> None:
+    glove = tmp_path / "glove.txt"
+    glove.write_text("a 0.5 1\nthe 1.5 2\ndog 2.5 0\ncat 3.5 1\nruns 4.5 2\n")
+    words = {"method": "sif", "vectors": f"glove:{glove}", "corpus": ("builtin:stories?size=40",)}
+    dev = ("builtin:similarity?split=dev&size=40",)
+    with pytest.raises(InvalidValue, match="--frequencies: missing; sif and usif need it"):
+        run_locally(LocalRun.of(**words, dev=dev), tmp_path / "run", say=_silent)
+    plain = LocalRun.of(
+        **words, dev=dev, settings={"variant": "average"}, objective="train/seconds:min"
+    )
+    assert run_locally(plain, tmp_path / "average", say=_silent).is_dir()
+    with pytest.raises(InvalidValue, match=r"--dev: .*selects on scored pairs"):
+        run_locally(
+            LocalRun.of(**words, dev=("builtin:nli?split=dev",)), tmp_path / "x", say=_silent
+        )
+
+
 def test_fewer_examples_than_a_batch_are_refused_and_leave_nothing(tmp_path: Path) -> None:
     run = LocalRun(**{**vars(RUN), "max_examples": 15})
     with pytest.raises(InvalidValue, match=r"--max-examples: 15 .*give at least 16.*batch_size"):

@@ -47,6 +47,22 @@ def test_the_hub_reads_base_model_data_sets_licence_and_metrics(tmp_path: Path) 
     assert "/home/ann" not in str(card)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["---\nlicense: foo: bar\n---\n", "---\n- mit\n---\n", "---\nmodel-index: 3\n---\n", b"\xff"],
+)
+def test_a_damaged_card_of_an_encoder_names_no_licence(text: str | bytes, tmp_path: Path) -> None:
+    content = text.encode() if isinstance(text, str) else text
+    (tmp_path / "README.md").write_bytes(content)
+    assert card_of(tmp_path).data.license is None
+
+
+def test_the_licence_of_a_pair_is_that_of_its_encoder(tmp_path: Path) -> None:
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "README.md").write_text("---\nlicense: mit\n---\n")
+    assert card_of(tmp_path).data.license == "mit"
+
+
 def test_the_line_for_mlflow_gives_rows_with_the_columns_of_the_signature(tmp_path: Path) -> None:
     (given,) = re.findall(r"\.predict\((.*)\)", card_of(tmp_path).text)
     rows = ast.literal_eval(given)

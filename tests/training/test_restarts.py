@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import ray
 import torch
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
+from sentune import user_code
 from sentune.errors import TrialFailed
 from sentune.launchers.failures import (
     failure_of,
@@ -19,6 +21,7 @@ from sentune.launchers.failures import (
 )
 from sentune.launchers.launch import halved
 from sentune.launchers.trial_report import Report
+from sentune.methods.gumbelcse import Gumbelcse
 from sentune.training.group import Group
 from sentune.training.memory import OutOfMemory
 from sentune.training.trial import TrialSpec
@@ -135,10 +138,15 @@ def test_no_memory_on_the_host_is_no_death_and_says_what_may_fit() -> None:
         ({"settings": {}, "method": "laes"}, 1, 0),
         ({"settings": {}, "method": "intersent"}, 1, 128),
         ({"settings": {}, "method": "invertible"}, 2, 128),
+        ({"settings": {}, "method": "mine"}, 1, 32),
         ({"micro_batch": 1}, 1, 0),
     ],
 )
-def test_half_of_what_a_worker_holds(changes: dict[str, Any], workers: int, half: int) -> None:
+def test_half_of_what_a_worker_holds(
+    changes: dict[str, Any], workers: int, half: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = SimpleNamespace(load=lambda: Gumbelcse)  # the entry point of a user's package
+    monkeypatch.setattr(user_code, "installed", lambda group: {"mine": point})
     assert halved(spec(**changes), workers) == half
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from transformers import BartConfig, BartModel
 
 import sentune
 from sentune import Embedder
@@ -21,6 +22,7 @@ from sentune.methods.invertible import Invertible
 from sentune.methods.simcse import Simcse
 from sentune.training.model import save_model
 from sentune.training.settings import split
+from tests.embedder.test_pretrained import save_tokenizer
 from tests.methods import intersent_scenes, invertible_scenes
 from tests.training.test_model import saved
 
@@ -44,6 +46,19 @@ class Halved(Simcse):
 
 
 OWN = f"{__name__}:{Halved.__name__}"
+BART = "simcse on BART"
+
+
+def bart(folder: Path) -> str:
+    """Write a small encoder-decoder with random weights, and return its folder."""
+    torch.manual_seed(0)
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    BartModel(
+        BartConfig(vocab_size=32, d_model=16, pad_token_id=0, **sizes, **heads)
+    ).save_pretrained(folder)
+    save_tokenizer(folder, special=True, padded=True)
+    return str(folder)
 
 
 @pytest.fixture
@@ -66,13 +81,14 @@ def model_of(encoder: str, tmp_path: Path) -> Callable[[str], Path]:
             source = intersent_scenes.folder()
             save_model(made, source, folder, training=training, readouts={}, card={})
         else:
-            saved(method, encoder, folder, max_length=16)
+            source = bart(tmp_path / "bart") if method == BART else encoder
+            saved("simcse" if method == BART else method, source, folder, max_length=16)
         return folder
 
     return make
 
 
-@pytest.mark.parametrize("method", [*PLAIN, "gumbel", "gauss", OWN, "invertible", *CLOSED])
+@pytest.mark.parametrize("method", [*PLAIN, BART, "gumbel", "gauss", OWN, "invertible", *CLOSED])
 def test_vectors_are_those_of_the_embedder(
     method: str, model_of: Callable[[str], Path], tmp_path: Path
 ) -> None:

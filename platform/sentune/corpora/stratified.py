@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from sentune.corpora.schema import Corpus, Kind
 
+FEWEST = 12
+"""Fewest training rows of a label: each of 10 folds of the rows outside another fold has one."""
+
 QUANTILES = 10
 """Number of strata by score, of equal size."""
 
@@ -28,8 +31,8 @@ def stratified_rows(corpus: Corpus, rows: int, seed: int = 0) -> NDArray[np.int6
     operations by their name, rows of transfer tasks by split and label or decile of score. All
     rows of other kinds are returned, because a part of them is a different task.
 
-    A few more rows are returned if strata would otherwise be empty. The seed determines the order
-    within strata.
+    A few more rows are returned if strata would otherwise be empty, or a label of a transfer task
+    have fewer than ``FEWEST`` training rows. The seed determines the order within strata.
     """
     count, strata = corpus.table.num_rows, _strata(corpus.kind, corpus.table)
     if rows >= count or strata is None:
@@ -37,7 +40,13 @@ def stratified_rows(corpus: Corpus, rows: int, seed: int = 0) -> NDArray[np.int6
     order = np.lexsort((np.random.default_rng(seed).permutation(count), strata))
     chosen = order[((np.arange(rows) + 0.5) * count / rows).astype(np.int64)]
     firsts = order[np.unique(strata[order], return_index=True)[1]]
-    return np.union1d(chosen, firsts)
+    chosen = np.union1d(chosen, firsts)
+    if corpus.kind is not Kind.CLASSIFIED:
+        return chosen
+    folded = np.array([(of or "train") == "train" for of in corpus.table["split"].to_pylist()])
+    rest = order[folded[order] & ~np.isin(order, chosen)]
+    places = np.arange(len(rest)) - np.searchsorted(strata[rest], strata[rest])  # in its stratum
+    return np.union1d(chosen, rest[places < FEWEST - np.bincount(strata[chosen])[strata[rest]]])
 
 
 def stratified_part(corpus: Corpus, rows: int) -> Corpus:

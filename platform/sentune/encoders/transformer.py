@@ -61,6 +61,15 @@ class TextEncoder(nn.Module):
         """The model, or the encoder of an encoder-decoder."""
         return self.model.encoder if self._encoder_decoder else self.model
 
+    @property
+    def stands_alone(self) -> bool:
+        """Whether sentence-transformers loads the saved folder without a decoder.
+
+        It has classes for the encoders of T5 and mT5. With those of BART and others it pools the
+        states of a decoder, which the folder lacks.
+        """
+        return not self._encoder_decoder or self.model.config.model_type in ("t5", "mt5")
+
     def sparse_gradients(self, *, on: bool) -> None:
         """Make the gradient of the input embeddings sparse, with rows for a call's tokens only.
 
@@ -81,10 +90,13 @@ class TextEncoder(nn.Module):
         return any(isinstance(rate, float) and rate > 0 for rate in (*layers, *named))
 
     def set_dropout(self, rate: float) -> None:
-        """Set the rate of every dropout layer."""
+        """Set the rate of every dropout layer, and of layers that drop out by a function."""
         for module in self.modules():
             if isinstance(module, nn.Dropout):
                 module.p = rate
+            for name in ("dropout", "attention_dropout", "activation_dropout"):
+                if isinstance(getattr(module, name, None), float):
+                    setattr(module, name, rate)
 
     def save(self, folder: Path) -> None:
         """Write config and weights in Hugging Face's format (safetensors)."""

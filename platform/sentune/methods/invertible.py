@@ -280,6 +280,8 @@ def top_component(vectors: Tensor) -> Tensor:
     if not matrix.any() or not np.isfinite(matrix).all():
         raise TrialFailed("no component can be fitted: the vectors are all zero or not finite")
     size, linalg = matrix.shape[1], scipy.sparse.linalg
+    if size == 1:  # ARPACK needs more
+        return torch.ones(1).to(vectors)
 
     def gram(v: NDArray[np.float64]) -> NDArray[np.float64]:
         return matrix.T @ (matrix @ v)

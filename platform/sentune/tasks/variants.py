@@ -107,6 +107,7 @@ def evaluate_representations(
         As ``sentune.tasks.evaluate``. If representations are chosen, the readout
         ``representation``, for tasks without their own, is that of the objective's task or, if
         this is not an STS task, the one with the best mean Pearson correlation over STS tasks.
+        Without STS tasks it is the ensemble or, if the grid lacks this, its first one.
     """
     leading, _, metric = objective.partition("/")
     sts = [task for task in tasks if isinstance(task, Sts)]
@@ -117,6 +118,8 @@ def evaluate_representations(
         found = _judge(task, represent(task.sentences()), readouts, grid, metric)
         result.update(found)
         tables.append(found.tables[f"{task.name}/{TABLE}"])
+    if readouts is None:
+        result.readouts[REPRESENTATION.name] = str(SHIPPED if SHIPPED in grid else grid[0])
     if readouts is None and sts:
         means = [np.mean([table[str(name)]["pearson"] for table in tables]) for name in grid]
         best = result.readouts.get(f"{leading}/{REPRESENTATION.name}", grid[int(np.argmax(means))])

@@ -11,18 +11,21 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from sentune.corpora.schema import Corpus
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.whole import load_whole, save_whole
+from sentune.errors import InvalidValue
 from sentune.io.folders import whole_folder
 from sentune.methods import find_closed_form
 from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
+from sentune.tasks import Sts, tasks_for
 from sentune.training.model import READOUTS_FILE, LoadedModel, read_settings, write_description
 from sentune.training.recipes.sentences import require, write_whole
 from sentune.training.settings import refuse_unknown, validated
@@ -30,6 +33,15 @@ from sentune.training.settings import refuse_unknown, validated
 VECTORS = "vectors"
 """Name of the setting with a trial's word vectors."""
 FIT_FILE, DETAILS_FILE, WORDS = "fit.safetensors", "fit.json", "words"
+NEEDS_FREQUENCIES = "sif and usif need it: give a FILE or wordfreq:en, or --set variant=average"
+
+
+def check_scored(dev: Iterable[Corpus], method: str) -> None:
+    """Raise ``InvalidValue`` if a development corpus is not for STS alone."""
+    for corpus in dev:
+        if other := [task.name for task in tasks_for(corpus) if not isinstance(task, Sts)]:
+            fix = f"it is for {', '.join(other)}; {method} selects on scored pairs"
+            raise InvalidValue("--dev", corpus.spec, fix)
 
 
 def closed_form_settings(name: str, settings: Mapping[str, Any]) -> ClosedFormSettings:
@@ -81,12 +93,14 @@ def export_closed_form(
     Args:
         words: words that the trial was fitted with; they are copied into the folder.
         readouts: ``task/readout`` -> best value.
-        objective: ``task/metric``; the model uses the best value for this task.
+        objective: ``task/metric``; the model uses the best value for this task, or for the first
+            one if it is a metric of the training.
     """
     model = load_fit(checkpoint, words)
-    axis, task = model.axis.name, objective.partition("/")[0]
-    readouts = _renamed(readouts)
-    shipped = {**readouts, axis: readouts[f"{task}/{axis}"]}
+    axis, readouts = model.axis.name, _renamed(readouts)
+    own = f"{objective.partition('/')[0]}/{axis}"
+    first = next(name for name in readouts if name.endswith(f"/{axis}"))
+    shipped = {**readouts, axis: readouts.get(own, readouts[first])}
     with whole_folder(folder) as beside:
         for name in (FIT_FILE, DETAILS_FILE):
             shutil.copyfile(checkpoint / name, beside / name)

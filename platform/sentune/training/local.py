@@ -39,7 +39,9 @@ from sentune.tasks.references import References, kind_of_references
 from sentune.training.checkpoints import CHECKPOINT, CheckpointStore, SavedProgress
 from sentune.training.closed_form import fit_and_sweep
 from sentune.training.closed_form_model import (
+    NEEDS_FREQUENCIES,
     VECTORS,
+    check_scored,
     closed_form_settings,
     export_closed_form,
 )
@@ -224,9 +226,12 @@ def _fitted(run: LocalRun, out: Path) -> _Trial:
     """Return the trial of a closed-form method."""
     spec, cache = _spec(run, out, (find_closed_form(run.method).axis,)), out / "cache"
     settings = {**spec.settings, VECTORS: str(without_credentials(run.vectors))}
-    closed_form_settings(run.method, settings)
+    chosen = closed_form_settings(run.method, settings)
+    check_scored(spec.dev.open(), run.method)
     corpus = prepared(run.corpus[0], Kind.SENTENCES, cache / "sentences", limit=run.limit)
     words = word_table(corpus, run.vectors, run.frequencies, cache)
+    if getattr(chosen, "variant", "average") != "average" and not words.probabilities.any():
+        raise InvalidValue("--frequencies", "", NEEDS_FREQUENCIES)
     spec = replace(
         spec,
         settings=settings,
@@ -244,6 +249,8 @@ def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
     """Return the specification of a run, without its training corpus and milestones."""
     prefer = preferred_pairs(run.kind)
     readouts = {readout.name: readout for readout in known}
+    aim = run.objective or run.kind.objective
+    metric, mode = aim.rsplit(":", 1) if aim.endswith((":max", ":min")) else (aim, "max")
     return TrialSpec(
         trial="local",
         method=run.method,
@@ -253,7 +260,8 @@ def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
         dev=Held([read_selected(spec, prefer=prefer) for spec in run.dev]),
         max_examples=run.max_examples,
         milestones=(),
-        objective=run.objective or run.kind.objective,
+        objective=metric,
+        mode=mode,
         seed=run.seed,
         directory=str(out / CHECKPOINTS),
         readouts={n: readouts[n].parse(str(v)) for n, v in run.settings.items() if n in readouts},
@@ -349,7 +357,7 @@ def _follow(trial: _Trial, group: Group, say: Say) -> None:
             if not math.isfinite(value):
                 at = f"{progress.examples:,} examples"
                 raise TrialFailed(f"{spec.objective} is {value} at {at}")
-            store.save(progress, value)
+            store.save(progress, value if spec.mode == "max" else -value)
             for note in dict.fromkeys((*progress.notes, *store.notes)):
                 if note not in told:
                     told.add(note)
@@ -364,16 +372,16 @@ def _follow(trial: _Trial, group: Group, say: Say) -> None:
 def _card(run: LocalRun, best: SavedProgress, dev: list[Corpus]) -> dict[str, dict[str, Any]]:
     kind, judged = run.kind, {corpus.spec: corpus.fingerprint for corpus in dev}
     trained = {name: getattr(run, name) for name in parts_of(kind) if name != "frequencies"}
-    corpus = ", ".join(run.corpus)
+    corpora = {f"corpus.{place}" if place else "corpus": c for place, c in enumerate(run.corpus)}
     hub = {
         "encoder": trained.get("encoder", ""),
-        "corpora": {"corpus": corpus, "dev": ", ".join(judged)},
+        "corpora": {**corpora, "dev": ", ".join(judged)},
         "split": "dev",
         "metrics": {n: v for n, v in best.metrics.items() if not n.startswith("train/")},
     }
-    lineage = {"corpus": corpus, "seed": run.seed, **trained, "examples": best.examples}
+    lineage = {"corpus": ", ".join(run.corpus), "seed": run.seed, **trained}
     return {
         HUB: hub,
         "Metrics on the development corpora": best.metrics,
-        "Lineage": {**lineage, "dev": judged},
+        "Lineage": {**lineage, "examples": best.examples, "dev": judged},
     }

@@ -129,13 +129,19 @@ def card_data(name: str, title: str, source: str | None, hub: Mapping[str, Any])
 
 
 def _license(source: str | None) -> str | None:
-    """Return the licence in an encoder's own card, or None."""
+    """Return the licence in the card of a folder's encoder; None if it has none or is damaged."""
     from huggingface_hub import ModelCard
+    from yaml import YAMLError
 
-    card = Path(source or "", "README.md")
-    if source is None or not card.is_file():
+    if source is None:
         return None
-    named = ModelCard.load(card).data.to_dict().get("license")
+    cards = (Path(source, name) for name in ("README.md", "encoder/README.md"))
+    if (card := next((card for card in cards if card.is_file()), None)) is None:
+        return None
+    try:
+        named = ModelCard.load(card, ignore_metadata_errors=True).data.to_dict().get("license")
+    except (ValueError, YAMLError):
+        return None
     return str(named) if named else None
 
 

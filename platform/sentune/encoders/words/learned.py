@@ -98,6 +98,9 @@ def _write(tokens: _Tokens, options: PpmiSpec, spec: str, fingerprint: str, draf
     counts = np.bincount(tokens.numbers)
     order = np.lexsort((np.array(tokens.words, dtype=object), -counts)).tolist()
     kept = [number for number in order if counts[number] >= options.min_count]
+    if len(kept) < 2:
+        fix = f"{len(kept)} words of the corpus occur {options.min_count} times; it needs two"
+        raise InvalidValue("--vectors", "builtin:ppmi", fix)
     if len(kept) <= options.width:
         fix = f"use a width below {len(kept)}, the number of words that occur min_count times"
         raise InvalidValue("--vectors option width", options.width, fix)
@@ -105,9 +108,12 @@ def _write(tokens: _Tokens, options: PpmiSpec, spec: str, fingerprint: str, draf
     rows[kept] = np.arange(len(kept))
     shares = counts[order] / len(tokens.numbers)
     pairs = _pairs(rows[tokens.numbers], tokens, options, len(kept))
+    if not (information := _ppmi(pairs)).nnz:
+        fix = "no two words of the corpus occur together more often than by chance"
+        raise InvalidValue("--vectors", "builtin:ppmi", fix)
     table = WordTable(
         words=tuple(tokens.words[number] for number in kept),
-        vectors=_decompose(_ppmi(pairs), options),
+        vectors=_decompose(information, options),
         probabilities=shares[: len(kept)],
         spec=spec,
         fingerprint=fingerprint,

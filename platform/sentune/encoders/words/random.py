@@ -127,6 +127,8 @@ def _scaled(matrix: Tensor) -> Tensor:
     vector, growth, steps = torch.ones(matrix.shape[0]), 0.0, 100
     for _ in range(steps):
         vector = vector / vector.norm() @ matrix
+        if not vector.any():  # a small matrix may be nilpotent: its radius is 0
+            return matrix
         growth += log(float(vector.norm())) / steps
     return matrix * (SPECTRAL_RADIUS / exp(growth))
 

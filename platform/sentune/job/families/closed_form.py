@@ -36,12 +36,13 @@ from sentune.study.planning.plan import Probe
 from sentune.study.planning.probe import probe_fit
 from sentune.study.space.domains import Choice, Value
 from sentune.study.space.space import SearchSpace
-from sentune.tasks import Sts, tasks_for
 from sentune.terminal import print_line
 from sentune.training.closed_form import fit_and_sweep, grid_within
 from sentune.training.closed_form_model import (
+    NEEDS_FREQUENCIES,
     VECTORS,
     build_closed_form,
+    check_scored,
     closed_form_settings,
     export_closed_form,
 )
@@ -89,12 +90,12 @@ class ClosedFormFamily(JobFamily):
         variant = self.space.settings.get("variant", Choice(self.space.fixed.get("variant")))
         weighed = variant.contains("sif") or variant.contains("usif")
         if weighed and not self.options.frequencies:
-            fix = "sif and usif need it: give a FILE or wordfreq:en, or --set variant=average"
+            raise InvalidValue("--frequencies", "", NEEDS_FREQUENCIES)
+        searched = self.method.name == "laes" and "a" in self.space.settings
+        if searched and not self.options.frequencies:
+            fix = "give a FILE or wordfreq:en, or --set a=0.001, which has no effect without it"
             raise InvalidValue("--frequencies", "", fix)
-        for corpus in self.dev:
-            if other := [task.name for task in tasks_for(corpus) if not isinstance(task, Sts)]:
-                fix = f"it is for {', '.join(other)}; {self.method.name} selects on scored pairs"
-                raise InvalidValue("--dev", corpus.spec, fix)
+        check_scored(self.dev, self.method.name)
 
     def prepare(self, console: Console) -> None:
         """Read corpora and word vectors; print the share of dev's words that have a vector."""

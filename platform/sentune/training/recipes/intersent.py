@@ -37,6 +37,7 @@ from sentune.training.recipes.sentences import (
     load_head,
     require,
     write_modules,
+    write_whole,
 )
 from sentune.training.settings import TrainingSettings, check_length
 from sentune.training.trial import TrialSpec
@@ -83,7 +84,10 @@ class IntersentRecipe:
         (folder / DECODER).mkdir()
         method.decoder.save(folder / DECODER)
         save_file(head_state(method, STORED_APART), folder / HEAD_FILE)
-        write_modules(folder, method.encoder.width, method.settings.pooling)
+        if method.encoder.stands_alone:
+            write_modules(folder, method.encoder.width, method.settings.pooling)
+        else:
+            write_whole(folder)
 
     def read(self, make: Callable[..., Intersent], folder: Path) -> Intersent:
         for part in (folder, folder / DECODER):

@@ -85,7 +85,7 @@ class Sentences:
         loss_modules = (f"{name}." for name in method.loss_modules)
         if head := head_state(method, (ENCODER_PREFIX, *loss_modules)):
             save_file(head, folder / HEAD_FILE)
-        if method.name in POOLED:
+        if method.name in POOLED and method.encoder.stands_alone:
             write_modules(folder, method.encoder.width, method.settings.pooling)
         else:
             write_whole(folder)
@@ -132,11 +132,18 @@ class SentenceValidator(Validator):
         return torch.cat(parts)[restore.to(device)]
 
     def _tokenise(self, sentences: Sequence[str]) -> list[np.ndarray]:
-        if fresh := [s for s in dict.fromkeys(sentences) if s not in self._tokens]:
+        found = self._tokens
+        if fresh := [s for s in dict.fromkeys(sentences) if s not in found]:
             beat("tokenising", total=len(fresh))
             encoded = self._tokenizer.encode(fresh, self._settings.max_length)
-            self._tokens.update(zip(fresh, encoded, strict=True))
-        return [self._tokens[s] for s in sentences]
+            if len(found) + len(fresh) > MOST_KNOWN:
+                found = dict(found)
+            found.update(zip(fresh, encoded, strict=True))
+        return [found[s] for s in sentences]
+
+
+MOST_KNOWN = 200_000
+"""Most sentences whose tokens a process keeps between validations, of about 1 kB each."""
 
 
 @lru_cache(maxsize=1)
