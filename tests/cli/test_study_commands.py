@@ -327,6 +327,14 @@ def test_fork_replaces_settings_and_names_the_old_study(tmp_path: Path, tuned: A
     assert (options.study, options.fork, options.trials, options.seed) == ("toy", "new", 5, 3)
 
 
+def test_a_fork_of_a_fork_needs_no_study_that_is_gone(tmp_path: Path, tuned: Any):
+    make_study(tmp_path, "alive")
+    make_study(tmp_path, told=told(warm_start=("gone", "alive")))
+    run(tmp_path, "fork", "toy", "new")
+    run(tmp_path, "resume", "toy")
+    assert [options.warm_start for options, _ in tuned] == [("alive",), ("gone", "alive")]
+
+
 @pytest.mark.parametrize("arguments", [("resume", "toy"), ("fork", "toy", "new")])
 def test_a_dry_run_is_one_of_the_job(tmp_path: Path, tuned: Any, arguments: tuple[str, ...]):
     make_study(tmp_path, told=told())

@@ -153,5 +153,8 @@ def test_several_corpora_are_given_by_repeating_the_option() -> None:
 
 
 def test_one_text_is_enough_where_several_may_be_given() -> None:
+    for seed in ("-1", str(10**20)):
+        with pytest.raises(InvalidValue, match="--seed"):
+            parse({"seed": seed}, JobOptions())
     options = parse({"objective": "rte/auc", "try_first": "batch_size=32"}, JobOptions())
     assert (options.objective, options.try_first) == (("rte/auc",), ("batch_size=32",))

@@ -310,11 +310,17 @@ def test_other_corpora_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("complete", [True, False])
 def test_a_file_that_holds_something_else_now_is_another_corpus(
-    tmp_path: Path, force: bool
+    tmp_path: Path, force: bool, complete: bool
 ) -> None:
     toy = product(tmp_path, "finalist-0007-seed-2", [corpus(tmp_path)], force_test=force)
-    toy.publish(summary_of(7))
+    first = summary_of(7)
+    toy.publish(first)
+    if complete:
+        write_summary(first, str(tmp_path / "study"))
+        toy.publish(summary_of(7))
+        assert len(toy.judged) == 1
     corpus(tmp_path, more=" and a dog")
     if force:
         toy.publish(summary_of(7))
@@ -323,6 +329,27 @@ def test_a_file_that_holds_something_else_now_is_another_corpus(
     for _ in range(2):
         with pytest.raises(StudyConflict, match="the files have changed since"):
             toy.publish(summary_of(7))
+    assert (len(toy.judged), len(reads(tmp_path))) == (1, 1)
+
+
+def test_test_files_that_are_gone_are_not_needed_again(tmp_path: Path) -> None:
+    toy, first, again = product(tmp_path, "0007", [corpus(tmp_path)]), summary_of(7), summary_of(7)
+    toy.publish(first)
+    write_summary(first, str(tmp_path / "study"))
+    (tmp_path / "test.jsonl").unlink()
+    toy.publish(again)
+    assert again.test == first.test
+
+
+def test_a_metric_that_is_not_finite_does_not_read_the_test_corpora_again(tmp_path: Path) -> None:
+    trial = TrialRecord(
+        id=3, state=TrialState.COMPLETE, settings={}, metrics={METRIC: 0.5, "own/y": math.inf}
+    )
+    toy = product(tmp_path, "0003", [corpus(tmp_path)])
+    for _ in range(2):
+        summary = replace(summary_of(7), finalists=[], winner=None, trials=[trial])
+        toy.publish(summary)
+        write_summary(summary, str(tmp_path / "study"))
     assert (len(toy.judged), len(reads(tmp_path))) == (1, 1)
 
 

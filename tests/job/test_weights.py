@@ -11,6 +11,7 @@ def test_each_corpus_has_a_weight_by_its_format() -> None:
     names = weight_names(["wikisplit:a.tsv", "compression:b", "wikisplit:c"])
     assert names == ("mix_wikisplit", "mix_compression", "mix_wikisplit_2")
     others = {"weight_decay": 1.0, "contrastive_weight": 1.0}
+    others["mix_ratio"] = 0.5  # of a user's own method
     assert apart(dict.fromkeys(names, 2.0) | others, names) == (others, (2.0, 2.0, 2.0))
 
 

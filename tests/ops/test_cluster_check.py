@@ -143,12 +143,13 @@ class Guarded(BaseHTTPRequestHandler):
     wanted: str | None = None
     version = ray.__version__
     refusal = 401
+    answer = ""
 
     def do_GET(self) -> None:  # http.server's name
         told = self.headers.get("Authorization")
         self.send_response(200 if self.wanted in (None, told) else self.refusal)
         self.end_headers()
-        self.wfile.write(f'{{"ray_version": "{self.version}"}}'.encode())
+        self.wfile.write((self.answer or f'{{"ray_version": "{self.version}"}}').encode())
 
     def log_message(self, *arguments: object) -> None:
         """Nothing on the test's terminal."""
@@ -233,6 +234,11 @@ def test_a_job_server_is_asked_with_and_without_the_token(
     assert [found.ok for found in job_server(uri)] == [True, True, True]
     monkeypatch.setattr(ray, "__version__", "2.1.0")
     assert [found.subject for found in job_server(uri) if not found.ok] == ["Ray"]
+    monkeypatch.setattr(Guarded, "answer", "<html>")
+    for other in (serve(None), serve("Bearer right")):
+        [found] = job_server(other)
+        assert "is not a job server" in found.detail
+    monkeypatch.undo()
     [open_door] = [found for found in job_server(serve(None)) if not found.ok]
     assert "without a token" in open_door.detail
     assert not job_server("http://127.0.0.1:1")[0].ok

@@ -24,6 +24,7 @@ from sentune.study.planning.checks import (
     check_database,
     check_disk,
     check_writable,
+    tracking_kind,
     tracking_silence,
 )
 from sentune.study.planning.plan import PER_RUN, PER_WAITING, Plan, make_plan
@@ -208,6 +209,7 @@ def test_a_tracking_server_that_answers_anything_is_there() -> None:
 
 def test_a_tracking_database_may_be_missing_but_not_its_place(tmp_path: Path) -> None:
     assert tracking_silence(f"sqlite:///{tmp_path}/new/mlflow.db") == ""
+    assert tracking_kind("databricks") == tracking_kind("databricks://team") == "databricks"
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").touch()
     assert f"{tmp_path}/file is not a folder" in tracking_silence(f"sqlite:///{tmp_path}/file/x.db")

@@ -150,6 +150,11 @@ def test_it_needs_no_ray():
     assert plan.concurrent == 1
 
 
+def test_a_grid_tries_nothing_first():
+    with pytest.raises(InvalidValue, match=r"--try-first: .*grid keeps its own order"):
+        config(sampler="grid", points=({"rate": 0.5},))
+
+
 def test_a_grid_has_as_many_trials_as_points():
     assert make_plan(config(sampler="grid:paper", trials=99), SPACE, LAPTOP).trials == 6
     assert make_plan(config(sampler="grid:paper", trials=4), SPACE, LAPTOP).trials == 4

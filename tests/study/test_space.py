@@ -329,6 +329,22 @@ def test_a_dimension_survives_json(dimension):
     assert dimension_from_dict(json.loads(json.dumps(dimension.to_dict()))) == dimension
 
 
+def test_grids_by_a_number_or_a_truth_survive_json():
+    space = SearchSpace(
+        method="toy",
+        objective="toy/score",
+        settings={"size": Choice(32, 64), "tied": Choice(True, False)},
+        readouts={
+            "alpha": {"size": {32: (0.1,), 64: (0.2,)}},
+            "beta": {"tied": {True: (1,), False: (2,)}},
+        },
+    )
+    settings = {"size": 64, "tied": True}
+    assert space.grids_for(settings) == {"alpha": (0.2,), "beta": (1,)}
+    again = SearchSpace.from_dict(json.loads(json.dumps(space.to_dict())))
+    assert again.grids_for(settings) == space.grids_for(settings)
+
+
 def test_a_searched_average_has_no_component_removed_whatever_is_set():
     space = sif.SPACE.narrow({"components": "0,1,40"}, readouts=(Sif.axis,))
     assert space.grids_for({"variant": "average"}) == {"components": (0,)}

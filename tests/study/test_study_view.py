@@ -14,16 +14,18 @@ import pytest
 from optuna.trial import TrialState
 from study_folders import OBJECTIVE, SPACE, TRIALS, make_study, trial_of
 
+from sentune import records
 from sentune.errors import InvalidValue
 from sentune.study.config import StudyConfig
 from sentune.study.planning.cluster_doctor import marked
+from sentune.study.space.objectives import Objective
 from sentune.study.store import driver_lock, trial_codec
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.driver_process import Driver
 from sentune.study.store.file_lock import LOCK_FILE, FileLock
 from sentune.study.store.storage import open_storage
-from sentune.study.store.study_index import every_study, find_study, is_database
-from sentune.study.store.study_view import StudyView
+from sentune.study.store.study_index import StudyPlace, every_study, find_study, is_database
+from sentune.study.store.study_view import StoredRun, StudySnapshot, StudyView
 from sentune.study.store.trial_codec import MEMORY, PARENT, record_of
 
 FINALS = ((2, 1, 0.31), (2, 2, 0.35), (0, 1, 0.5))
@@ -300,3 +302,21 @@ def test_what_lies_in_the_folder_is_part_of_a_snapshot(tmp_path: Path):
     assert {run.name for run in (*found.runs, *found.finals) if run.name in found.tables} == {
         "0002", "finalist-0002-seed-1"}  # fmt: skip
     assert found.test_reads == [read]
+
+
+def test_a_finalist_has_the_readouts_of_its_best_seed():
+    def run(seed: int, value: float, alpha: float) -> StoredRun:
+        record = records.TrialRecord(
+            id=seed,
+            state=records.TrialState.COMPLETE,
+            settings={},
+            metrics={OBJECTIVE: value},
+            readouts={"alpha": alpha},
+        )
+        return StoredRun(trial=2, seed=seed, record=record)
+
+    place = StudyPlace(name="toy", folder="", url="")
+    objective = Objective(OBJECTIVE)
+    finals = (run(1, 0.5, 0.1), run(2, 0.9, 0.2), run(3, 0.7, 0.3))
+    seen = StudySnapshot(place=place, objectives=(objective,), finals=finals)
+    assert [finalist.readouts for finalist in seen.finalists] == [{"alpha": 0.2}]

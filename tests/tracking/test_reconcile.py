@@ -17,6 +17,7 @@ from sentune.tracking import tracker as sending
 from sentune.tracking.client import mlflow_client
 from sentune.tracking.database import ensure_database
 from sentune.tracking.environment import tracking_uri_in
+from sentune.tracking.registry import resolve_model
 from sentune.tracking.runs import runs_page
 from tests.tracking.story import (
     BEGAN,
@@ -297,6 +298,20 @@ def test_figures_of_a_second_reading_of_test_replace_those_of_the_first(
         assert whole.tags["corpora.test.fingerprint"] == digest
     assert len(run["points"][f"test/{METRIC}"]) == 3
     assert len(run["points"]["spent/hours"]) == 1
+
+
+def test_storages_that_share_a_database_keep_their_artifacts(
+    storage: Path, tmp_path: Path, story: Story, held: Held
+) -> None:
+    uri = tracking_uri_in(str(storage))
+    tracker = tracker_in(tmp_path / "elsewhere", tracking_uri=uri)
+    story.tell(tracker)
+    before = held(close(tracker))
+    assert before["little"]["artifacts"]
+    (storage / "mlartifacts").mkdir(exist_ok=True)
+    ensure_database(uri)  # as a study of the other storage does
+    assert held(uri) == before
+    assert (resolve_model("models:/little@champion", uri) / "model.safetensors").is_file()
 
 
 def test_a_new_server_gets_the_whole_study(

@@ -237,6 +237,9 @@ def start_again(place: StudyPlace, given: Mapping[str, Any]) -> None:
         if value is not None
     }
     by_key = {item.partition("=")[0]: item for item in (*stored.set, *changed.get("set", ()))}
+    if changed.get("fork"):  # it has copies of the trials of studies that are gone
+        known = {other.name for other in every_study(stored.storage, changed.get("optuna"))}
+        changed["warm_start"] = tuple(name for name in stored.warm_start if name in known)
     options = parse({**changed, "set": tuple(by_key.values())}, stored)
     space = SearchSpace.from_dict(place.description["space"])
     folder = place.description.get("folder", "")

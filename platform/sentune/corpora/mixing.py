@@ -131,5 +131,5 @@ def apart(
 
     The weights are in the order of ``names``. A missing one is 1. Only their ratios matter.
     """
-    kept = {name: value for name, value in settings.items() if not name.startswith(_WEIGHT)}
+    kept = {name: value for name, value in settings.items() if name not in names}
     return kept, tuple(float(settings.get(name, 1.0)) for name in names)

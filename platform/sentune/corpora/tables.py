@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
@@ -52,8 +53,8 @@ def specs_of(data: Data | Sequence[Data], role: str, folder: str) -> tuple[str, 
 
 def _is_corpus(item: object) -> bool:
     """Return whether ``item`` is a specification or a table rather than a row."""
-    if isinstance(item, str):
-        return ":" in item
+    if isinstance(item, str):  # "query: a dog" is a sentence
+        return re.match(r"[\w.-]+:\S", item) is not None
     return isinstance(item, Path | pd.DataFrame | pa.Table) or hasattr(item, "column_names")
 
 

@@ -65,6 +65,6 @@ def write_page(summary: StudySummary, storage: str) -> None:
     artifacts = artifacts_folder(storage, summary.study)
     pages = write(build(view(summary, folder=artifacts)), artifacts.parent)
     if "://" in storage:
-        files, root = fsspec.url_to_fs(f"{storage}/{summary.study}")
+        files, root = fsspec.url_to_fs(f"{storage.rstrip('/')}/{summary.study}")
         for page in pages:
             files.put_file(str(page), f"{root}/{page.name}")

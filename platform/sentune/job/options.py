@@ -188,7 +188,7 @@ class StudyOptions(BaseModel):
     """MLflow URI (default: $SENTUNE_TRACKING, else SQLite in the storage)"""
     share_mb: Annotated[int, Field(ge=0)] = 512
     """share a corpus of up to N MB in memory; larger ones are streamed"""
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """seed of the whole study"""
     set: tuple[str, ...] = ()
     """key=value fixes a setting at any value that the method allows; key=a,b or key=low..high sets
@@ -237,8 +237,8 @@ class TrainingOptions(StudyOptions):
         description=f"rule by which trials are stopped at rungs: {', '.join(SCHEDULERS)}",
     )
     population: Annotated[int, Field(ge=0), AfterValidator(_members)] = 0
-    """population-based training with N members, one launcher process each; --trials, --scheduler
-    and the finals do not apply then (default: off)"""
+    """population-based training with N members, one launcher process each; --trials, --sampler,
+    --scheduler, --warm-start and the finals do not apply then (default: off)"""
     generations: Count = 5
     """segments that each member of the population trains"""
     checkpoint_every: Annotated[int, Field(ge=0)] = 0

@@ -75,7 +75,7 @@ def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -
     tables: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["tables"]
     storage, winner = job.config.folder, Winner.of(summary, run)
     specs = with_bad_rows(job.test, job.options.bad_rows)
-    reads, known = TestReads(storage), _published(storage, summary, winner, specs)
+    reads, known = TestReads(storage), _published(job, summary, winner, specs)
     if known is not None:
         summary.corpora, summary.test = known["corpora"], known["test"]
         summary.baselines = known["baselines"]
@@ -216,18 +216,27 @@ def _measure(
 
 
 def _published(
-    storage: str, summary: StudySummary, winner: Winner, test: tuple[str, ...]
+    job: JobFamily, summary: StudySummary, winner: Winner, test: tuple[str, ...]
 ) -> dict[str, Any] | None:
-    """Return the written summary if it is complete and has the same winner and test corpora."""
+    """Return the written summary if it is complete and has the same winner and test corpora.
+
+    Test files that are gone count as the same.
+    """
     try:
-        known = read_summary(storage)
+        known = read_summary(job.config.folder)
     except FileNotFoundError:
         return None
-    specs = [c["spec"] for role, c in known["corpora"].items() if role.startswith("test")]
-    complete = known["state"] == "complete" and known["test"]
-    before, now = _winner(known, known.get("best")), _winner(summary.to_dict(), winner.trial)
-    same = specs == without_credentials(list(test)) and before == now
-    return known if complete and same else None
+    read = [corpus for role, corpus in known["corpora"].items() if role.startswith("test")]
+    own = as_written(summary.to_dict())
+    before, now = _winner(known, known.get("best")), _winner(own, winner.trial)
+    same = [corpus["spec"] for corpus in read] == without_credentials(list(test)) and before == now
+    if not (known["state"] == "complete" and known["test"] and same):
+        return None
+    try:
+        content = [corpus.fingerprint for corpus in _read_test(job)]
+    except SentuneError:
+        return known
+    return known if content == [corpus["fingerprint"] for corpus in read] else None
 
 
 def _winner(summary: Mapping[str, Any], best: int | None) -> Any:

@@ -238,7 +238,7 @@ def read_artifact(file: Path) -> dict[str, Any]:
     """
     try:
         content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # also of bytes that are no text
         fix = f"the file is damaged ({error}); run the study's command again to rewrite it"
         raise InvalidValue("artifact", str(file), fix) from error
     return content

@@ -147,6 +147,9 @@ class StudyConfig:
         if self.gpus_per_worker > 1 and self.gpus_per_worker % 1:
             fix = "a worker has part of one GPU or whole GPUs; give 1 or less, or a whole number"
             raise InvalidValue("--gpus-per-worker", self.gpus_per_worker, fix)
+        if self.points and not self.tries_first:
+            fix = f"{self.sampler} keeps its own order; leave it out, or give another --sampler"
+            raise InvalidValue("--try-first", dict(self.points[0]), fix)
         if self.population and (self.launched_by != "inline" or self.finalists):
             fix = "a population runs on the inline launcher, one worker each, without finals"
             raise InvalidValue("--population", self.population, fix)

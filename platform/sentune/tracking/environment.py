@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from sentune.errors import InvalidValue
+from sentune.io.databases import sqlite_path
 from sentune.io.object_store import absolute
 
 STORAGE = "studies"
@@ -63,8 +64,20 @@ def tracking_uri_in(storage: str) -> str:
     return f"sqlite:///{_local(storage) / DATABASE}"
 
 
+def artifact_root(storage: str, tracking_uri: str) -> str | None:
+    """Return the URI of the artifacts of a storage's studies; None if a server stores them.
+
+    They are beside ``mlflow.db``, which several storages may share, or in the storage.
+    """
+    if tracking_uri.startswith(("http://", "https://", "databricks")):
+        return None
+    if (file := sqlite_path(tracking_uri)) is not None and file.name == DATABASE:
+        return file.resolve().with_name(ARTIFACTS).as_uri()
+    return artifact_root_in(storage)
+
+
 def artifact_root_in(storage: str) -> str:
-    """Return the URI of the artifacts of a storage's studies, unless a server stores them."""
+    """Return the URI of the artifacts in a storage."""
     if _is_remote(storage):
         return f"{storage.rstrip('/')}/{ARTIFACTS}"
     return (_local(storage) / ARTIFACTS).as_uri()

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlparse
 from sentune.errors import InvalidValue
 from sentune.io.cached_file import node_cache
 from sentune.io.folders import draft_beside, settle
-from sentune.tracking.client import mlflow_client
+from sentune.tracking.client import digest_of, mlflow_client
 from sentune.tracking.database import check_tracking_file, follow_move
 from sentune.tracking.environment import default_tracking_uri
 from sentune.tracking.runs import Run, digest
@@ -96,7 +96,8 @@ def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
     if parts.scheme in ("", "file"):
         folder = Path(unquote(parts.path))
     else:
-        folder = _downloaded(source, uri, version.name, content or f"v{version.version}")
+        known = content or digest_of((uri, version.version))  # earlier versions have no content tag
+        folder = _downloaded(source, uri, version.name, known)
     if (folder / "MLmodel").is_file():  # else the version is an older one
         folder = next((folder / "data").iterdir())
     if content and digest(folder) != content:

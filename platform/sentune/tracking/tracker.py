@@ -20,7 +20,7 @@ from sentune.records import Spent, StudySummary
 from sentune.tracking.client import Refusals, legal, load_mlflow, mlflow_client
 from sentune.tracking.database import ensure_database
 from sentune.tracking.environment import (
-    artifact_root_in,
+    artifact_root,
     local_folder,
     quieten_mlflow,
     shorten_timeouts,
@@ -74,9 +74,7 @@ class Tracker:
         quieten_mlflow()
         shorten_timeouts()
         self.study, self.tracking_uri = study, tracking_uri or tracking_uri_in(storage)
-        # a server has its own location for the artifacts of a new experiment
-        served = self.tracking_uri.startswith(("http://", "https://", "databricks"))
-        self._artifact_root = None if served else artifact_root_in(storage)
+        self._artifact_root = artifact_root(storage, self.tracking_uri)
         self._work, self._first_wait = local_folder(storage, study), first_wait
         self._refusals = Refusals(self.tracking_uri)
         self._machine = machine(self.tracking_uri) if machine is not None else None

@@ -73,13 +73,14 @@ class TrainedFamily(JobFamily):
             value: Value = getattr(own if name in type(own).model_fields else training, name)
             return value
 
-        refuse_unknown(_without_weights(space.settings), known, method.title)
+        refuse_unknown(self._others(space.settings), known, method.title)
         space.check_names(known, method.readouts)
         left = space.narrow(options.narrowing, known, method.readouts, typed)
-        split(_without_weights(left.fixed), method)
+        split(self._others(left.fixed), method)
         if "max_length" in left.settings:
             fix = "fix one length: a corpus is tokenised once for all trials"
-            raise InvalidValue("--set max_length", options.narrowing["max_length"], fix)
+            found = options.narrowing.get("max_length", left.settings["max_length"])
+            raise InvalidValue("--set max_length", found, fix)
         left = self.with_readouts(left, method.readouts)
         if not options.population:
             return left, self.configured(left, generations=1)
@@ -94,7 +95,7 @@ class TrainedFamily(JobFamily):
     @property
     def training(self) -> TrainingSettings:
         """The fixed settings of the training; ``max_length`` is always among them."""
-        return split(_without_weights(self.space.fixed), self.method)[1]
+        return split(self._others(self.space.fixed), self.method)[1]
 
     def check(self) -> None:
         """As in the base class; sets ``folder`` if the encoder has one."""
@@ -148,7 +149,7 @@ class TrainedFamily(JobFamily):
             InvalidValue: the corpus has fewer rows than the largest batch of the search, or
                 ``--max-examples`` is below the smallest.
         """
-        smallest = min(batch_sizes(self.space)) or self.training.batch_size
+        smallest = min(batch_sizes(self.space))
         check_budget(self.config.max_examples, smallest)
         largest = max(batch_sizes(self.space))
         if largest > rows:
@@ -173,6 +174,10 @@ class TrainedFamily(JobFamily):
             return super().handle(settings, handles)
         kept, weights = apart(settings, self._weights)
         return MixedHandle(tuple(handles), weights), kept
+
+    def _others(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return settings without the corpora's weights, which the training does not know."""
+        return {name: value for name, value in settings.items() if name not in self._weights}
 
     @cached_property
     def _shipped(self) -> ShippedFolder:
@@ -245,7 +250,7 @@ class TrainedFamily(JobFamily):
             checkpoint,
             folder,
             method=self.space.method,
-            settings=_without_weights(settings),
+            settings=self._others(settings),
             encoder=self.folder,
             readouts=best.readouts,
             card=card,
@@ -275,11 +280,6 @@ def with_weights(space: SearchSpace, names: Sequence[str]) -> SearchSpace:
     )
 
 
-def _without_weights(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without the weights of mixed corpora, which the training does not know."""
-    return apart(settings, ())[0]
-
-
 def _first_shards(tokens: TokenFolder) -> TokenFolder:
     count, rows = 0, 0
     while count < len(tokens.shards) and rows < PROBED_ROWS:
@@ -289,9 +289,10 @@ def _first_shards(tokens: TokenFolder) -> TokenFolder:
 
 
 def batch_sizes(space: SearchSpace) -> tuple[int, ...]:
-    """Return the batch sizes of the search; for a range its two ends."""
+    """Return the batch sizes of the search; for a range its two ends, without one the default."""
     dimension = space.settings.get("batch_size")
     if isinstance(dimension, Integer):
         return dimension.low, dimension.high
-    values: Sequence[Any] = getattr(dimension, "values", ()) or (space.fixed.get("batch_size", 0),)
-    return tuple(map(int, values))
+    if (values := getattr(dimension, "values", ())) or "batch_size" in space.fixed:
+        return tuple(map(int, values or (space.fixed["batch_size"],)))
+    return (split({}, find(space.method))[1].batch_size,)

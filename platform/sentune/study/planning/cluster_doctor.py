@@ -123,26 +123,35 @@ def job_server(address: str) -> list[Finding]:
     url = f"{address.rstrip('/')}/api/version"
     reached = Finding("reachable", address)
     try:
-        status, _ = http_answer(url, patience=ANSWER_SECONDS)
-        if status == 200:
+        status, answer = http_answer(url, patience=ANSWER_SECONDS)
+        if status == 200 and _ray_version(answer):
             fix = "export RAY_AUTH_MODE=token before ray start, on every node"
             trouble = "the job server answers without a token"
             return [reached, Finding("authentication", trouble, fix)]
-        having = {"Authorization": f"Bearer {token()}"}
-        status, answer = http_answer(url, having, patience=ANSWER_SECONDS)
+        if status != 200:
+            having = {"Authorization": f"Bearer {token()}"}
+            status, answer = http_answer(url, having, patience=ANSWER_SECONDS)
     except OSError as error:
         fix = "forward its port: ray dashboard cluster.yaml, or ssh -L 8265:127.0.0.1:8265 HEAD"
         return [Finding("reachable", f"nothing answers at {address} ({error})", fix)]
-    if status not in (200, 401, 403):
+    if status not in (401, 403) and not (version := _ray_version(answer)):
         fix = "name a head's dashboard: http://HOST:8265"
         return [Finding("reachable", f"{address} is not a job server (status {status})", fix)]
     if status != 200:
         trouble = "the job server does not accept this machine's token"
         return [reached, Finding("authentication", trouble, TOKEN_FIX)]
-    version, ray_version = str(json.loads(answer)["ray_version"]), Finding("Ray", ray.__version__)
+    ray_version = Finding("Ray", ray.__version__)
     if version != ray.__version__:
         ray_version = Finding("Ray", f"{version}, here {ray.__version__}", RAY_FIX)
     return [reached, Finding("authentication", "with the token, and not without"), ray_version]
+
+
+def _ray_version(answer: str) -> str:
+    """Return the version in a job server's answer; empty if another server gave it."""
+    try:
+        return str(json.loads(answer)["ray_version"])
+    except (ValueError, TypeError, KeyError):
+        return ""
 
 
 def ask_nodes(places: Mapping[str, str | None]) -> list[NodeAnswer]:

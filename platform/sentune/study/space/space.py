@@ -296,8 +296,9 @@ class SearchSpace:
                 found[name] = grid
             else:
                 for setting, by_value in grid.items():
-                    if settings.get(setting) in by_value:
-                        found[name] = by_value[settings[setting]]
+                    by_key = {_key(value): own for value, own in by_value.items()}
+                    if (own := by_key.get(_key(settings.get(setting)))) is not None:
+                        found[name] = own
         return found
 
     def for_trials(self, encoder: str, examples: int) -> SearchSpace:
@@ -490,6 +491,11 @@ def _number(name: str, text: str) -> float:
         return parse_number(text)
     except ValueError as error:
         raise InvalidValue(f"--set {name}", text, str(error)) from None
+
+
+def _key(value: Any) -> str:
+    """Return a setting's value as a key in JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _with_tuples(data: Any) -> Any:

@@ -185,9 +185,10 @@ class StudySnapshot:
                 found[run.trial][run.seed] = run.record
         finalists = []
         for trial, of in found.items():
-            first, runs = of[min(of)], dict(sorted(of.items()))
+            runs = dict(sorted(of.items()))
+            best = max(runs.values(), key=lambda run: self.objective.of(run.metrics))
             known = FinalistRecord.of(
-                runs, trial=trial, settings=first.settings, readouts=first.readouts
+                runs, trial=trial, settings=best.settings, readouts=best.readouts
             )
             finalists.append(known)
         return ranked_finalists(finalists, self.objective, self.constraints)
