@@ -36,12 +36,16 @@ _FORKSERVER.set_forkserver_preload([
 def run_group(work: Callable[..., None], arguments: tuple[Any, ...], workers: int) -> None:
     """Runs ``work(rank, *arguments)`` in as many processes, to the end of all.
 
-    A group of torch that it has joined is left behind it.
+    A group of torch that it has joined is left behind it. The environment is that of now: the fork
+    server keeps the one in which it was started.
     """
-    start_processes(_member, (work, *arguments), nprocs=workers, start_method="forkserver")
+    given = (dict(os.environ), work, *arguments)
+    start_processes(_member, given, nprocs=workers, start_method="forkserver")
 
 
-def _member(rank: int, work: Callable[..., None], *arguments: Any) -> None:
+def _member(rank: int, env: dict[str, str], work: Callable[..., None], *arguments: Any) -> None:
+    os.environ.clear()
+    os.environ.update(env)
     work(rank, *arguments)
     leave_group()
 
