@@ -173,8 +173,8 @@ def test_several_corpora_stand_in_a_list(tmp_path: Path) -> None:
     assert _specs_of(columns, "dev", str(tmp_path)) == specs_of(rows, "dev", str(tmp_path))
     (written,) = specs_of(["query: a dog", "at 10:30 a cat"], "corpus", str(tmp_path))
     assert written.startswith("parquet:")
-    both = ("snli:a.jsonl", "builtin:nli")
-    assert specs_of([*both], "corpus", "") == both
+    for both in (("snli:a.jsonl", "builtin:nli"), ("rte=snli:a.jsonl", "m:Task=stsb:b.csv")):
+        assert specs_of([*both], "corpus", "") == both
 
 
 @pytest.mark.parametrize(

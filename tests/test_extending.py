@@ -195,7 +195,7 @@ def test_a_class_of_a_folder_without_init_is_sent_with_its_folder(folder: Path) 
 
 @pytest.mark.parametrize("address", [":Foo", ".foo:Bar", "..:Bar"])
 def test_an_address_without_a_module_is_refused(address: str) -> None:
-    with pytest.raises(InvalidValue, match=r"--method: .*cannot be imported here"):
+    with pytest.raises(InvalidValue, match=r"--method: .*write MODULE:CLASS"):
         user_code.find(address, "--method")
 
 

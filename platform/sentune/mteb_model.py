@@ -13,6 +13,7 @@ from torch import Tensor
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.encode import Embeddings
 from sentune.embedder.load import folder_of
+from sentune.embedder.pretrained import PREFIXES
 from sentune.io.folders import read_manifest
 from sentune.training.model import MANIFEST
 
@@ -39,8 +40,8 @@ class MtebEncoder:
     ) -> None:
         self.embedder = Embedder.load(model_name, device)
         method = self.embedder.method
-        manifest = folder_of(model_name) / MANIFEST
-        if revision is None and manifest.is_file():
+        own = revision is None and not str(model_name).startswith(PREFIXES)
+        if own and (manifest := folder_of(model_name) / MANIFEST).is_file():
             revision = read_manifest(manifest)[0].get("checksum", "")[:12] or None
         known = {
             "name": f"sentune/{self.embedder.name}",

@@ -189,7 +189,7 @@ def running(
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     if others := serve.status().applications:
         told = f"this cluster serves {', '.join(others)} already"
-        raise SentuneError(f"{told}; end that first, or unset RAY_ADDRESS to serve from here")
+        raise SentuneError(f"{told}; end it (`serve shutdown -y`), or unset RAY_ADDRESS")
     deployment: Any = ModelServer
     placed = deployment.options(num_replicas=replicas, ray_actor_options={"num_gpus": gpus})
     try:

@@ -55,11 +55,13 @@ def find(address: str, option: str = "class") -> type[Any]:
     """
     module, _, name = address.partition(":")
     folder = str(_folder())
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise InvalidValue(option, address, "write MODULE:CLASS")
     if module.startswith("user_") and folder not in sys.path:
         sys.path.append(folder)
     try:
         imported = import_module(module)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:  # also no name at all
+    except (ImportError, AttributeError) as error:
         fix = _copy(module) or "put its file on PYTHONPATH"
         why = f"it cannot be imported here ({error}); {fix}"
         raise InvalidValue(option, address, why) from None
@@ -174,7 +176,7 @@ def _collect(name: str, scope: Mapping[str, Any], parts: dict[str, str]) -> None
             if isinstance(used, ast.Name) and used.id in known and used.id not in parts:
                 _collect(used.id, scope, parts)
             elif isinstance(used, ast.Attribute) and (submodule := _submodule(used, scope)):
-                parts[submodule] = f"import {submodule}"
+                parts[submodule] = f"import {submodule} as _"
         del parts[name]
         parts[name] = f"\n\n{text}"
     elif (source := _imported(name, value)) is not None:

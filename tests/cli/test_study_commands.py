@@ -327,10 +327,17 @@ def test_fork_replaces_settings_and_names_the_old_study(tmp_path: Path, tuned: A
     assert (options.study, options.fork, options.trials, options.seed) == ("toy", "new", 5, 3)
 
 
+def test_points_that_a_grid_has_ignored_are_left_out(tmp_path: Path, tuned: Any):
+    make_study(tmp_path, told=told(sampler="grid:table-1", try_first=("rate=0.5",)))
+    run(tmp_path, "resume", "toy")
+    assert [options.try_first for options, _ in tuned] == [()]
+
+
 def test_a_fork_of_a_fork_needs_no_study_that_is_gone(tmp_path: Path, tuned: Any):
     make_study(tmp_path, "alive")
     make_study(tmp_path, told=told(warm_start=("gone", "alive")))
-    run(tmp_path, "fork", "toy", "new")
+    said = run(tmp_path, "fork", "toy", "new")
+    assert "trials of study gone are not taken over, because it is gone" in said
     run(tmp_path, "resume", "toy")
     assert [options.warm_start for options, _ in tuned] == [("alive",), ("gone", "alive")]
 

@@ -88,6 +88,7 @@ def test_an_encoder_without_training_is_a_model_on_the_tasks(
     (tmp_path / "glove.txt").write_text("\n".join(lines), encoding="utf-8")
     source = f"random:borep?vectors=glove:{tmp_path / 'glove.txt'}&size=8"
     model = MtebEncoder(source, device="cpu")
+    assert model.mteb_model_meta.revision == "no_revision_available"
     found = mteb.evaluate(
         model, tasks[:1], cache=None, co2_tracker=False, show_progress_bar=False
     ).task_results[0]

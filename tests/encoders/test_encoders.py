@@ -173,6 +173,17 @@ def test_dropout_of_functions_can_be_set_too(config: PretrainedConfig) -> None:
     assert not torch.equal(encoder(ones, ones, "mean"), encoder(ones, ones, "mean"))
 
 
+def test_dropout_that_the_config_does_not_have_counts() -> None:
+    config = BartConfig(
+        vocab_size=32, d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=32,
+        decoder_ffn_dim=32, encoder_attention_heads=2, decoder_attention_heads=2, dropout=0.0,
+    )  # fmt: skip
+    encoder = TextEncoder(AutoModel.from_config(config)).train()
+    assert not encoder.drops_out()
+    encoder.set_dropout(0.5)
+    assert encoder.drops_out()
+
+
 def test_lost_weights_are_an_error(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     lost = next(name for name in weights if name.endswith("query.weight"))

@@ -132,7 +132,6 @@ SIF = {
         ("sif", {**SIF, "vectors": ["glove:{}/gone.txt"]}, r"gone\.txt"),
         ("sif", {**SIF, "frequencies": "{}/gone.txt"}, r"gone\.txt"),
         ("sif", {**SIF, "frequencies": None}, "--frequencies.*wordfreq:en.*variant=average"),
-        ("laes", {**SIF, "frequencies": None}, "--frequencies.*wordfreq:en.*--set a=0.001"),
         ("sif", {**SIF, "corpus": "text:{}/gone.txt"}, r"gone\.txt"),
         ("sif", {**SIF, "dev": [*SIF["dev"], SMALL["dev"][0]]}, "--dev.*scored pairs"),
     ],

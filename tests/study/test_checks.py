@@ -209,6 +209,8 @@ def test_a_tracking_server_that_answers_anything_is_there() -> None:
 
 def test_a_tracking_database_may_be_missing_but_not_its_place(tmp_path: Path) -> None:
     assert tracking_silence(f"sqlite:///{tmp_path}/new/mlflow.db") == ""
+    with pytest.raises(PlanError, match="write http"):
+        tracking_kind("postgresql")
     assert tracking_kind("databricks") == tracking_kind("databricks://team") == "databricks"
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").touch()

@@ -343,6 +343,7 @@ def test_grids_by_a_number_or_a_truth_survive_json():
     assert space.grids_for(settings) == {"alpha": (0.2,), "beta": (1,)}
     again = SearchSpace.from_dict(json.loads(json.dumps(space.to_dict())))
     assert again.grids_for(settings) == space.grids_for(settings)
+    assert space.grids_for({"size": 64.0, "tied": 1}) == space.grids_for(settings)
 
 
 def test_a_searched_average_has_no_component_removed_whatever_is_set():

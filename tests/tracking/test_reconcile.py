@@ -309,7 +309,14 @@ def test_storages_that_share_a_database_keep_their_artifacts(
     before = held(close(tracker))
     assert before["little"]["artifacts"]
     (storage / "mlartifacts").mkdir(exist_ok=True)
+    older = tmp_path / "older" / "mlartifacts"  # where earlier versions left them
+    older.mkdir(parents=True)
+    places = {older.as_uri(), "s3://bucket/studies/mlartifacts"}
+    client = mlflow_client(uri)
+    for place in places:
+        client.create_experiment(f"sentune/{place[:2]}", place)
     ensure_database(uri)  # as a study of the other storage does
+    assert places <= {one.artifact_location for one in client.search_experiments()}
     assert held(uri) == before
     assert (resolve_model("models:/little@champion", uri) / "model.safetensors").is_file()
 

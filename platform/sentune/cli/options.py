@@ -123,13 +123,14 @@ def check_port(host: str, port: int) -> None:
     """Raise ``InvalidValue`` if a port is in use, or not allowed, so that no server can listen, or
     if the host is unknown."""
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except socket.gaierror as error:
-        raise InvalidValue("--host", host, f"its address is unknown ({error.strerror})") from error
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        raise InvalidValue("--host", host, f"its address is unknown ({error})") from error
+    for family, *_, address in known:
         try:
-            probe.bind(address)
+            with socket.socket(family) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
         except OSError as error:
             fix = f"the port cannot be used ({error.strerror}); give another one"
             raise InvalidValue("--port", f"{host}:{port}", fix) from error

@@ -237,9 +237,12 @@ def start_again(place: StudyPlace, given: Mapping[str, Any]) -> None:
         if value is not None
     }
     by_key = {item.partition("=")[0]: item for item in (*stored.set, *changed.get("set", ()))}
-    if changed.get("fork"):  # it has copies of the trials of studies that are gone
+    if changed.get("fork"):
         known = {other.name for other in every_study(stored.storage, changed.get("optuna"))}
         changed["warm_start"] = tuple(name for name in stored.warm_start if name in known)
+        for name in set(stored.warm_start).difference(known):
+            line = f"warning: trials of study {name} are not taken over, because it is gone"
+            print_line(Terminal(stderr=True), line)
     options = parse({**changed, "set": tuple(by_key.values())}, stored)
     space = SearchSpace.from_dict(place.description["space"])
     folder = place.description.get("folder", "")
@@ -275,6 +278,8 @@ def stored_options(place: StudyPlace) -> StudyOptions:
         fix = f"give one of {', '.join(kinds)} in {place.folder}/{DESCRIPTION}"
         raise InvalidValue("job", stored["job"], fix)
     known = {**stored["options"], "study": place.name, "storage": place.folder.rpartition("/")[0]}
+    if str(known.get("sampler")).startswith("grid"):  # earlier versions ignored it there
+        known["try_first"] = ()
     return parse(known, kinds[stored["job"]]())
 
 

@@ -54,7 +54,7 @@ def specs_of(data: Data | Sequence[Data], role: str, folder: str) -> tuple[str, 
 def _is_corpus(item: object) -> bool:
     """Return whether ``item`` is a specification or a table rather than a row."""
     if isinstance(item, str):  # "query: a dog" is a sentence
-        return re.match(r"[\w.-]+:\S", item) is not None
+        return re.match(r"([\w.:-]+=)?[\w.-]+:\S", item) is not None
     return isinstance(item, Path | pd.DataFrame | pa.Table) or hasattr(item, "column_names")
 
 

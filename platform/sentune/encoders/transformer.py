@@ -23,6 +23,10 @@ Pooling = Literal["cls", "mean", "max"]
 _UNUSED = ("pooler.", "decoder.")
 
 
+DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
+"""Attributes with the rate of attention and feed-forward layers that drop out by a function."""
+
+
 class TextEncoder(nn.Module):
     """Sentence vectors from the last hidden states of a transformer.
 
@@ -86,15 +90,17 @@ class TextEncoder(nn.Module):
         if not self.training:
             return False
         layers = (m.p for m in self.modules() if isinstance(m, nn.Dropout))
+        functions = (getattr(m, name, None) for m in self.modules() for name in DROPOUTS)
         named = (v for k, v in self.model.config.to_dict().items() if "drop" in k)
-        return any(isinstance(rate, float) and rate > 0 for rate in (*layers, *named))
+        rates = (*layers, *functions, *named)
+        return any(isinstance(rate, float) and rate > 0 for rate in rates)
 
     def set_dropout(self, rate: float) -> None:
-        """Set the rate of every dropout layer, and of layers that drop out by a function."""
+        """Set the rate of every dropout layer, and of those of ``DROPOUTS``."""
         for module in self.modules():
             if isinstance(module, nn.Dropout):
                 module.p = rate
-            for name in ("dropout", "attention_dropout", "activation_dropout"):
+            for name in DROPOUTS:
                 if isinstance(getattr(module, name, None), float):
                     setattr(module, name, rate)
 

@@ -145,7 +145,8 @@ class StudyOptions(BaseModel):
     constraint: tuple[Annotated[str, _checked_by(Constraint.parse)], ...] = ()
     """bound on a metric, such as 'train/seconds<=600'; repeat it for several"""
     try_first: tuple[str, ...] = ()
-    """settings of a trial to run first, key=value,key=value; repeat it for several"""
+    """settings of a trial to run first, key=value,key=value; repeat it for several; not for a grid
+    """
     warm_start: tuple[str, ...] = ()
     """study of this storage whose trials the sampler learns from"""
     no_history: bool = False
@@ -188,7 +189,7 @@ class StudyOptions(BaseModel):
     """MLflow URI (default: $SENTUNE_TRACKING, else SQLite in the storage)"""
     share_mb: Annotated[int, Field(ge=0)] = 512
     """share a corpus of up to N MB in memory; larger ones are streamed"""
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """seed of the whole study"""
     set: tuple[str, ...] = ()
     """key=value fixes a setting at any value that the method allows; key=a,b or key=low..high sets
@@ -324,8 +325,8 @@ class ClosedFormOptions(StudyOptions):
     """word vectors: glove:FILE or fasttext:FILE (plain or .gz); repeat it to search several
     (required)"""
     frequencies: str | None = None
-    """word counts, which sif and usif need: a FILE of lines 'word count', or wordfreq:en (default:
-    none, all words have the same weight)"""
+    """word counts, which sif, usif and the setting a of LAES need: a FILE of lines 'word count', or
+    wordfreq:en (default: none, all words have the same weight)"""
 
     def check_complete(self) -> None:
         """Check the options that have no default.

@@ -110,8 +110,8 @@ def default_tracking_uri() -> str:
     if named := os.environ.get("SENTUNE_TRACKING") or os.environ.get("MLFLOW_TRACKING_URI"):
         return named
     storage = os.environ.get("SENTUNE_STORAGE") or STORAGE
-    if not (_local(storage) / DATABASE).exists():
-        fix = f"set MLFLOW_TRACKING_URI, or change to the folder that has {STORAGE}/"
+    if _is_remote(storage) or not (_local(storage) / DATABASE).exists():
+        fix = f"set SENTUNE_TRACKING or MLFLOW_TRACKING_URI; {storage} has no {DATABASE}"
         raise InvalidValue("tracking_uri", "", fix)
     return tracking_uri_in(storage)
 

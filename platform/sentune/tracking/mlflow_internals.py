@@ -6,13 +6,17 @@ Written for MLflow 3.18, which has no public function to move or to close a stor
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from mlflow.store.model_registry.dbmodels.models import SqlModelVersion
 from mlflow.store.tracking.dbmodels.models import SqlExperiment, SqlLoggedModel, SqlRun
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from sqlalchemy import create_engine, func, literal, select, update
 from sqlalchemy.pool import NullPool
+
+from sentune.tracking.environment import DATABASE
 
 PLACES = (
     SqlExperiment.artifact_location,
@@ -26,7 +30,8 @@ PLACES = (
 def move_artifacts(tracking_uri: str, experiments: str, root: str) -> list[str]:
     """Change the locations of a database's artifacts to the URI ``root``, in one transaction.
 
-    Those of the experiments whose names start with ``experiments`` are compared to ``root``.
+    Those of the experiments whose names start with ``experiments`` are compared to ``root``. One
+    is changed if its folder is gone or has a database of its own, as after a move or a copy.
 
     Returns:
         The locations that were replaced.
@@ -36,6 +41,7 @@ def move_artifacts(tracking_uri: str, experiments: str, root: str) -> list[str]:
     engine = create_engine(tracking_uri, poolclass=NullPool)
     with closing(engine.connect()) as connection, connection.begin():
         known = connection.scalars(select(place).where(named, place != root).distinct()).all()
+        known = [old for old in known if _moved(str(old))]
         for old in known:
             for column in PLACES:
                 there = column.startswith(f"{old}/", autoescape=True) | (column == old)
@@ -43,6 +49,13 @@ def move_artifacts(tracking_uri: str, experiments: str, root: str) -> list[str]:
                 table = column.class_
                 connection.execute(update(table).where(there).values({column.key: moved}))
     return [str(old) for old in known]
+
+
+def _moved(place: str) -> bool:
+    """Return whether a location is that of a storage which was moved or copied from there."""
+    folder = Path(unquote(urlsplit(place).path))
+    local = place.startswith("file:")
+    return local and (not folder.exists() or folder.with_name(DATABASE).exists())
 
 
 def forget(tracking_uri: str) -> None:

@@ -75,8 +75,7 @@ def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
     It is the registered folder if that is on this machine, else a copy in the user's cache, which
     is downloaded once.
 
-    ``tracking_uri`` is MLflow's server or database; None: ``MLFLOW_TRACKING_URI``, else the
-    database in ``studies``.
+    ``tracking_uri`` is MLflow's server or database; None: that of ``default_tracking_uri``.
 
     Raises:
         InvalidValue: there is no such model, alias or version, or its files have changed.

@@ -91,10 +91,6 @@ class ClosedFormFamily(JobFamily):
         weighed = variant.contains("sif") or variant.contains("usif")
         if weighed and not self.options.frequencies:
             raise InvalidValue("--frequencies", "", NEEDS_FREQUENCIES)
-        searched = self.method.name == "laes" and "a" in self.space.settings
-        if searched and not self.options.frequencies:
-            fix = "give a FILE or wordfreq:en, or --set a=0.001, which has no effect without it"
-            raise InvalidValue("--frequencies", "", fix)
         check_scored(self.dev, self.method.name)
 
     def prepare(self, console: Console) -> None:
@@ -113,6 +109,10 @@ class ClosedFormFamily(JobFamily):
         judged = [
             text for dev in self.dev for side in sides for text in dev.table[side].to_pylist()
         ]
+        weighted = any(table.probabilities.any() for table in self.words.values())
+        if "a" in self.space.settings and not weighted:
+            line = "warning: without --frequencies all words have the same weight, whatever a is"
+            print_line(console, line, "yellow")
         for source, table in self.words.items():
             known = table.known_share(judged)
             model = build_closed_form(self.method.name, table, self.space.fixed)

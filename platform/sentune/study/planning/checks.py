@@ -153,7 +153,7 @@ def tracking_kind(uri: str) -> str:
         address = urlsplit(uri)
         host, _ = address.hostname, address.port
         sqlite_path(uri)
-        kind = address.scheme.partition("+")[0] or address.path
+        kind = "databricks" if uri == "databricks" else address.scheme.partition("+")[0]
         known = bool(host) if kind in WEB else kind in (*TRACKING_DATABASES, "databricks")
     except (ValueError, ArgumentError):
         known = False

@@ -296,9 +296,12 @@ class SearchSpace:
                 found[name] = grid
             else:
                 for setting, by_value in grid.items():
-                    by_key = {_key(value): own for value, own in by_value.items()}
-                    if (own := by_key.get(_key(settings.get(setting)))) is not None:
-                        found[name] = own
+                    value: Any = settings.get(setting)
+                    key: Any = (
+                        value if value in by_value else json.dumps(value)
+                    )  # as from_dict has it
+                    if key in by_value:
+                        found[name] = by_value[key]
         return found
 
     def for_trials(self, encoder: str, examples: int) -> SearchSpace:
@@ -491,11 +494,6 @@ def _number(name: str, text: str) -> float:
         return parse_number(text)
     except ValueError as error:
         raise InvalidValue(f"--set {name}", text, str(error)) from None
-
-
-def _key(value: Any) -> str:
-    """Return a setting's value as a key in JSON."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _with_tuples(data: Any) -> Any:
