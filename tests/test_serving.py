@@ -19,6 +19,7 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
+from ray.exceptions import ActorAlreadyExistsError
 
 import sentune
 from sentune.embedder.embedder import Embedder
@@ -61,11 +62,6 @@ def address(model: Path) -> Iterator[str]:
             assert server.wait(60) == 0
 
 
-def idle() -> MagicMock:
-    """Ray Serve of a cluster that serves nothing."""
-    return MagicMock(**{"status.return_value.applications": {}})
-
-
 @pytest.mark.parametrize(
     ("replicas", "given", "each"), [(1, None, 1), (3, None, 0.5), (4, None, 0.5), (4, 0.0, 0)]
 )
@@ -77,9 +73,10 @@ def test_replicas_share_the_gpus(
 
     deployment = MagicMock()
     monkeypatch.setattr(serving, "ModelServer", deployment)
-    monkeypatch.setattr(serving, "serve", idle())
+    monkeypatch.setattr(serving, "serve", MagicMock())
     two = Capacity.fixed(Node(cpus=8, gpus=2))
     monkeypatch.setattr(serving, "available", lambda: two)
+    monkeypatch.setattr(serving, "list_named_actors", lambda all_namespaces: [])
     with serving.running("model", host="h", port=1, replicas=replicas, max_batch=1, gpus=given):
         pass
     needs = {"num_gpus": each}
@@ -106,7 +103,8 @@ def test_replicas_without_room_are_refused_or_wait_for_the_cluster_to_grow(
 
     small, large = Node(cpus=2), Node(cpus=reachable)
     monkeypatch.setattr(serving, "available", lambda: Capacity(nodes=(small,), reachable=(large,)))
-    monkeypatch.setattr(serving, "serve", idle())
+    monkeypatch.setattr(serving, "list_named_actors", lambda all_namespaces: [])
+    monkeypatch.setattr(serving, "serve", MagicMock())
     monkeypatch.setattr(serving, "ModelServer", MagicMock())
     given: dict[str, Any] = {"replicas": 6, "max_batch": 1, "gpus": gpus}
     if said:
@@ -128,23 +126,33 @@ def test_a_server_on_a_cluster_replaces_no_other_and_ends_with_its_command(
     pytest.importorskip("ray.serve", reason="the extra 'serve' is not installed")
     from sentune import serving
 
-    serve, given = idle(), {"host": "h", "port": 1, "replicas": 1, "max_batch": 1, "gpus": None}
+    serve, actors = MagicMock(), list[dict[str, str]]()
+    given = {"host": "h", "port": 1, "replicas": 1, "max_batch": 1, "gpus": None}
     monkeypatch.setattr(serving, "serve", serve)
     monkeypatch.setattr(serving, "ModelServer", MagicMock())
+    monkeypatch.setattr(serving, "list_named_actors", lambda all_namespaces: actors)
     monkeypatch.setattr(serving, "available", lambda: Capacity.fixed(Node(cpus=2)))
     with serving.running("model", **given):
         assert not serve.shutdown.called
     assert serve.shutdown.call_count == 1
     with pytest.raises(KeyboardInterrupt), serving.running("model", **given):
         raise KeyboardInterrupt
-    serve.run.side_effect = RuntimeError("Deploying application sentune failed: no\nsuch folder")
-    with pytest.raises(SentuneError, match="cannot start it: Deploying application sentune failed"):
+    deployment = MagicMock(message="Traceback ...\nno such folder")
+    application = MagicMock(deployments={"ModelServer": deployment})
+    for known, why in (({}, "it failed"), ({"sentune": application}, "no such folder")):
+        serve.status.return_value.applications = known
+        serve.run.side_effect = RuntimeError("it failed\nat a line")
+        with pytest.raises(SentuneError, match=f"cannot start it: {why}"):
+            serving.running("model", **given).__enter__()
+    assert serve.shutdown.call_count == 4
+    serve.start.side_effect = ActorAlreadyExistsError("a server that was started meanwhile")
+    with pytest.raises(SentuneError, match="runs Ray Serve already"):
         serving.running("model", **given).__enter__()
-    assert serve.shutdown.call_count == 3
-    serve.status.return_value.applications = {"sentune": "RUNNING"}
-    with pytest.raises(SentuneError, match="serves sentune already"):
+    serve.start.side_effect = None
+    actors.append({"name": "SERVE_CONTROLLER_ACTOR", "namespace": "serve"})
+    with pytest.raises(SentuneError, match="runs Ray Serve already"):
         serving.running("model", **given).__enter__()
-    assert serve.shutdown.call_count == 3
+    assert serve.shutdown.call_count == 4, "another one's is not ended"
 
 
 def test_a_replica_that_encodes_answers_health_checks() -> None:

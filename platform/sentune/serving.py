@@ -9,7 +9,7 @@ import logging
 import math
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,14 +18,23 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from ray import serve
+from ray.exceptions import ActorAlreadyExistsError, RayError
+from ray.util import list_named_actors
 
 from sentune import __version__
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.encode import Embeddings
 from sentune.errors import InvalidValue, SentuneError, first_line
 from sentune.study.planning.capacity import available
+from sentune.study.planning.connect import STARTED_HERE
 from sentune.terminal import say
 
+NAME, NAMESPACE = "sentune", "serve"
+"""Name of the application, and Ray's namespace of the actors of Ray Serve."""
+TAKEN = (
+    "this cluster runs Ray Serve already; end it with RAY_DASHBOARD_ADDRESS=http://HEAD:8265 "
+    "`serve shutdown -y`, or unset RAY_ADDRESS to serve from this machine"
+)
 MOST = 4096
 """Largest number of sentences or pairs per request."""
 
@@ -161,7 +170,7 @@ def running(
 ) -> Iterator[None]:
     """Run the server on the cluster that this process has joined, from its first answer on.
 
-    Ray Serve would go on after this process, so it is shut down in the end.
+    On a joined cluster Ray Serve would go on after this process, so it is shut down in the end.
 
     Args:
         model: its folder.
@@ -187,17 +196,27 @@ def running(
     if replicas > now:
         say(f"waiting for the cluster to grow: it has room for {now} of {replicas} replicas")
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    if others := serve.status().applications:
-        told = f"this cluster serves {', '.join(others)} already"
-        raise SentuneError(f"{told}; end it (`serve shutdown -y`), or unset RAY_ADDRESS")
+    if any(actor["namespace"] == NAMESPACE for actor in list_named_actors(all_namespaces=True)):
+        raise SentuneError(TAKEN)
     deployment: Any = ModelServer
     placed = deployment.options(num_replicas=replicas, ray_actor_options={"num_gpus": gpus})
-    try:
-        serve.start(http_options={"host": host, "port": port})
+    with ExitStack() as ending:
+        if not STARTED_HERE.is_set():  # else it ends with the cluster
+            ending.callback(serve.shutdown)
         try:
-            serve.run(placed.bind(model, max_batch), name="sentune", route_prefix="/")
-        except RuntimeError as error:
-            raise SentuneError(f"Ray Serve cannot start it: {first_line(error)}") from error
+            serve.start(http_options={"host": host, "port": port})
+            serve.run(placed.bind(model, max_batch), name=NAME, route_prefix="/")
+        except ActorAlreadyExistsError as error:  # of a server that was started meanwhile
+            ending.pop_all()
+            raise SentuneError(TAKEN) from error
+        except (RuntimeError, RayError) as error:
+            raise SentuneError(f"Ray Serve cannot start it: {_reason(error)}") from error
         yield
-    finally:
-        serve.shutdown()
+
+
+def _reason(error: Exception) -> str:
+    """Return why a deployment failed: the last line of its message, else that of the error."""
+    application = serve.status().applications.get(NAME)
+    deployments = [] if application is None else application.deployments.values()
+    lines = [line for one in deployments for line in one.message.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else first_line(error)

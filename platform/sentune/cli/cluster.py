@@ -120,7 +120,8 @@ def check_cluster(address: str | None, places: Mapping[str, str | None], console
 
     where = address_of(address)
     if where.startswith(("http://", "https://")):
-        findings, note = job_server(where), f"To check the nodes, run {SUBMIT} ..."
+        left = [f" and {name}" for name, place in places.items() if place is not None]
+        findings, note = job_server(where), f"To check the nodes{''.join(left)}, run {SUBMIT} ..."
     else:
         findings, note = from_within(where, places)
     table = plain_table(Column(no_wrap=True), Column(no_wrap=True), "", show_header=False)

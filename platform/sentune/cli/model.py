@@ -218,6 +218,10 @@ def serve(
 
     # Serve 2.60 kills a proxy that has not started within 5 s, and then fails to start
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
+    endings = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        endings.append(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, signal.default_int_handler)  # also ends a start
     with (
         connected(),
         serving.running(
@@ -226,7 +230,7 @@ def serve(
     ):
         say(f"http://{host}:{port}: {', '.join(ROUTES)}; /docs describes them (Ctrl-C stops it)")
         over = threading.Event()
-        for ending in (signal.SIGINT, signal.SIGTERM):
+        for ending in endings:
             signal.signal(ending, lambda *_: over.set())
         over.wait()
 

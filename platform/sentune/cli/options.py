@@ -132,5 +132,5 @@ def check_port(host: str, port: int) -> None:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(address)
         except OSError as error:
-            fix = f"the port cannot be used ({error.strerror}); give another one"
+            fix = f"give another one ({error.strerror})"
             raise InvalidValue("--port", f"{host}:{port}", fix) from error

@@ -74,17 +74,30 @@ def check_storage(folder: str, needed: int = 0) -> None:
         StorageError: the check failed.
     """
     probe = f".write-test-{uuid.uuid4().hex}"
+    with written_for_now(folder, probe):
+        pass
+    files, root = files_at(folder)
+    if is_local(files):
+        check_space(Path(root), needed)
+
+
+@contextlib.contextmanager
+def written_for_now(folder: str, name: str) -> Iterator[str]:
+    """Write a file in a folder or URI, yield its path or URI, and remove it and new folders.
+
+    Raises:
+        StorageError: as ``write_document``.
+    """
     files, root = files_at(folder)
     new = [path for path in (Path(root), *Path(root).parents) if not path.exists()]
-    there = write_document(folder, probe, "")
-    if is_local(files):
-        Path(root, probe).unlink()
+    there = write_document(folder, name, "")
+    try:
+        yield there
+    finally:
+        asked(there, lambda: files.rm_file(f"{root}/{name}"))
         with contextlib.suppress(OSError):  # another study may have written there meanwhile
-            for path in new:
+            for path in new if is_local(files) else ():
                 path.rmdir()
-        check_space(Path(root), needed)
-    else:
-        asked(there, lambda: files.rm_file(f"{root}/{probe}"))
 
 
 def write_document(folder: str, name: str, text: str, option: str = "--storage") -> str:

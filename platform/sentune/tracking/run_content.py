@@ -111,7 +111,7 @@ def run_content(
         params["seed"] = run.seed
     tags: dict[str, Any] = {"readout": record.readouts} if over else {}
     tags["setting"] = {n: value for n, value in record.settings.items() if n not in varied}
-    tags["sentune.state"] = record.state
+    tags["sentune.state"] = record.state if over or driven else "unfinished"
     if over:
         tags |= {"sentune.reason": record.reason} if record.reason else {}
         tags |= {"sentune.notes": "\n".join(record.notes)} if record.notes else {}

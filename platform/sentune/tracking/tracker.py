@@ -138,7 +138,7 @@ class Tracker:
         Returns:
             Whether MLflow has the whole study; otherwise the next start sends the rest.
         """
-        if self._take_snapshot is None:
+        if self._thread.ident is None:  # the first trial had not begun
             return True
         done = self.flush(timeout)
         if done and self._machine is not None:

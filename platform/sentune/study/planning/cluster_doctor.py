@@ -29,8 +29,8 @@ from sentune.code import Code, CodeMismatch, compare, loaded_code
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, PlanError, last_line
 from sentune.formatting import counted
-from sentune.io.atomic import read_document, write_document
-from sentune.io.object_store import StorageError, absolute, files_at
+from sentune.io.atomic import read_document, written_for_now
+from sentune.io.object_store import StorageError, absolute
 from sentune.study.planning.checks import (
     basic_authentication,
     check_database,
@@ -258,12 +258,8 @@ def marked(storage: str) -> Iterator[str]:
     """
     check_writable(storage)
     folder = absolute(storage).rstrip("/")
-    mark = write_document(folder, f".sentune-check-{uuid.uuid4().hex}", "seen")
-    try:
+    with written_for_now(folder, f".sentune-check-{uuid.uuid4().hex}") as mark:
         yield mark
-    finally:
-        files, path = files_at(mark)
-        files.rm_file(path)
 
 
 def storage_trouble(mark: str) -> str:
