@@ -44,6 +44,8 @@ def find_job(method: str, space: SearchSpace | None = None) -> JobDefinition:
         InvalidValue: there is no such method, the class is not a method, or the space is of another
             method.
     """
+    if space is not None and not isinstance(space, SearchSpace):
+        raise InvalidValue("space", space, "give a sentune.SearchSpace")
     known = definitions()
     if job := known.get(method):
         if space is None:

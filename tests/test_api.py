@@ -21,7 +21,7 @@ import pytest
 
 import sentune
 from search_spaces import definitions, find_job
-from sentune.api import _specs_of
+from sentune.api import _corpora, _specs_of
 from sentune.corpora.formats import kinds_of, read
 from sentune.corpora.schema import Kind
 from sentune.corpora.tables import specs_of
@@ -173,6 +173,10 @@ def test_several_corpora_stand_in_a_list(tmp_path: Path) -> None:
     assert _specs_of(columns, "dev", str(tmp_path)) == specs_of(rows, "dev", str(tmp_path))
     (written,) = specs_of(["query: a dog", "at 10:30 a cat"], "corpus", str(tmp_path))
     assert written.startswith("parquet:")
+    with pytest.raises(InvalidValue, match="each column a name"):
+        specs_of(pd.DataFrame([["a", "b", "b"]], columns=["premise", "label", "label"]), "dev", "")
+    with pytest.raises(InvalidValue, match="surrogates not allowed"):
+        specs_of([("a \ud800", "b", "neutral")], "dev", str(tmp_path))
     for both in (("snli:a.jsonl", "builtin:nli"), ("rte=snli:a.jsonl", "m:Task=stsb:b.csv")):
         assert specs_of([*both], "corpus", "") == both
 
@@ -410,3 +414,29 @@ def test_an_installed_wheel_tunes_on_the_command_line_and_from_python(
     assert states == ["complete", "complete"]
     assert number == 1
     assert accuracy == pytest.approx(on_dev)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: sentune.compare([]), "studies"),  # type: ignore[arg-type]
+        (lambda: sentune.compare(None), "studies"),  # type: ignore[arg-type]
+        (lambda: sentune.tune("gumbel", space={"batch_size": [8]}), "space: .*SearchSpace"),  # type: ignore[arg-type]
+        (lambda: sentune.fit("gumbel", out=""), "out: "),
+        (lambda: sentune.fit("gumbel", out="s3://bucket/run"), "out: .*folder of this machine"),
+        (lambda: sentune.Embedder.load(None), "model: None .*study.model"),  # type: ignore[arg-type]
+    ],
+)  # fmt: skip
+def test_a_value_of_another_type_is_named(call: Any, said: str) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        call()
+
+
+def test_rows_that_are_left_out_are_told_and_labels_may_be_capitalised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = {"premise": ["a b", "c d", "e f"], "hypothesis": ["a", "d", "g"]}
+    rows["label"] = ["Entailment", "NEUTRAL", "perhaps"]
+    ((task, corpus),) = _corpora({"rte": pd.DataFrame(rows)})
+    assert (task, corpus.table["label"].to_pylist()) == ("rte", ["entailment", "neutral"])
+    assert "warning: rte: 1 bad row left out, the first: " in capsys.readouterr().err

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pandas as pd
 
+from sentune.corpora.schema import left_out
 from sentune.corpora.tables import Data, are_columns, specs_of
 from sentune.errors import InvalidValue, SentuneError
 from sentune.job.command import FAILED, Ended
@@ -155,7 +156,9 @@ def fit(
     if out is None:
         out = tempfile.mkdtemp(prefix="sentune-")
         atexit.register(shutil.rmtree, out, ignore_errors=True)
-    folder = Path(out)
+    if not (place := str(out)) or "://" in place:
+        raise InvalidValue("out", place, "give a folder of this machine")
+    folder = Path(out).expanduser()
     rows = str(folder / "data")
     run = LocalRun.of(
         method=_name_of(method),
@@ -211,6 +214,9 @@ def compare(
     from sentune.report.leaderboard import leaderboard
 
     loaded = [load_study(s, storage=storage) if isinstance(s, str) else s for s in studies]
+    for one in loaded:
+        if not isinstance(one, StudyResult):
+            raise InvalidValue("studies", one, "give studies or their names, each as an argument")
     return leaderboard([study.view for study in loaded], metric)
 
 
@@ -329,8 +335,12 @@ def _corpora(tasks: Mapping[str, Data]) -> list[tuple[str, Corpus]]:
     from sentune.tasks import kind_of, of_task
 
     with tempfile.TemporaryDirectory(prefix="sentune-data-") as folder:
-        return [
+        found = [
             (task, read(of_task(spec, task), kind_of(task)))
             for task, data in tasks.items()
             for spec in specs_of(data, task, folder)
         ]
+    for task, corpus in found:
+        if warning := left_out(corpus.described()):
+            print_line(Terminal(stderr=True), f"warning: {task}: {warning}")
+    return found

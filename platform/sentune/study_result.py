@@ -137,7 +137,9 @@ class StudyResult:
         from sentune.report import build
         from sentune.report.render import to_html
 
-        path, page = Path(out), to_html(build(self.view))
+        if "://" in str(out):
+            raise InvalidValue("out", str(out), "give a file of this machine")
+        path, page = Path(out).expanduser(), to_html(build(self.view))
         return Path(write_document(str(path.parent), path.name, page, option="out"))
 
     def __repr__(self) -> str:

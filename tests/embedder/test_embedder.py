@@ -165,6 +165,7 @@ def test_direction_turns_with_the_pair(encoder: str, name: str, by: str) -> None
     assert there.margin == pytest.approx(-back.margin, rel=1e-3)
     same = embedder.direction([SENTENCES[0]], [SENTENCES[0]])
     assert same == [Direction("neither", 0.0)]
+    assert Direction.of(float("nan")).entailing == "neither"
     if by == "extent":
         first, second = embedder.geometry.extent(embedder.embed(SENTENCES[:2])).tolist()
         larger_first = (first > second) is embedder.geometry.entailing_is_larger()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,10 +20,11 @@ from sentune.cli.evaluate import _corpora as named_on_the_command_line
 from sentune.code import runtime_env
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue, TrialFailed
+from sentune.geometry.points import Points
 from sentune.job.families import make_job
 from sentune.job.options import JobOptions
 from sentune.study.space import SearchSpace, Uniform
-from sentune.tasks import evaluate, kind_of, make_tasks, own, read_judged, task_and_corpus
+from sentune.tasks import Result, evaluate, kind_of, make_tasks, own, read_judged, task_and_corpus
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_tasks import NLI, Cosine
@@ -216,3 +218,22 @@ def test_a_study_has_its_code_in_its_identity_and_sends_it_to_workers(folder: Pa
     assert {file for file in changed if changed[file] != posed["code"].get(file)} == {
         "match_task.py"
     }
+
+
+@pytest.mark.parametrize(("found", "said"), [("abc", "list of strings"), (None, "list of strings")])
+def test_sentences_of_another_type_are_named(found: Any, said: str) -> None:
+    task: Any = SimpleNamespace(name="mine", sentences=lambda: found, evaluate=None)
+    with pytest.raises(InvalidValue, match=f"sentences of task mine: .*{said}"):
+        evaluate([task], lambda sentences: torch.zeros(len(sentences), 2), Points())
+
+
+def test_sentences_may_be_a_generator() -> None:
+    seen: list[int] = []
+
+    def judge(embeddings: torch.Tensor, geometry: Any, readouts: Any) -> Result:
+        seen.append(len(embeddings))
+        return Result()
+
+    task: Any = SimpleNamespace(name="mine", sentences=lambda: iter("ab"), evaluate=judge)
+    evaluate([task], lambda sentences: torch.zeros(len(sentences), 2), Points())
+    assert seen == [2]

@@ -102,3 +102,11 @@ def test_milestones_end_with_the_budget() -> None:
 
 def test_steps_cover_the_examples() -> None:
     assert [steps_for(n, 64) for n in (1, 64, 65)] == [1, 1, 2]
+
+
+def test_a_default_that_is_no_setting_of_the_training_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Gumbelcse, "training_defaults", {"batchsize": 3})
+    with pytest.raises(InvalidValue, match=r"batchsize: 3 .*training_defaults of Gumbelcse"):
+        split({}, Gumbelcse)

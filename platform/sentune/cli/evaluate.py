@@ -165,6 +165,7 @@ def _grids(method: str, items: list[str]) -> dict[str, Grid]:
 def _corpora(option: str, texts: list[str], limit: int | None) -> list[tuple[str, Corpus]]:
     """Return (task, corpus) for each ``TASK=FORMAT:PATH``, read as the task needs it."""
     from sentune.corpora.formats import read
+    from sentune.corpora.schema import left_out
     from sentune.tasks import TASKS, kind_of, of_task, task_and_corpus
 
     look_here()
@@ -174,7 +175,10 @@ def _corpora(option: str, texts: list[str], limit: int | None) -> list[tuple[str
         kind, spec = task_and_corpus(text)
         if not kind:
             raise InvalidValue(option, text, fix)
-        found.append((kind, read(of_task(spec, kind), kind_of(kind, option), limit=limit)))
+        corpus = read(of_task(spec, kind), kind_of(kind, option), limit=limit)
+        if warning := left_out(corpus.described()):
+            print_line(Terminal(stderr=True), f"warning: {spec}: {warning}")
+        found.append((kind, corpus))
     return found
 
 

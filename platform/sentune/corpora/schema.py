@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from sentune.formatting import counted
 
 T = TypeVar("T")
 
@@ -118,6 +120,26 @@ class Corpus:
     quarantine: tuple[BadRow, ...] = ()
     task: str = ""
     prior: str = ""
+
+    def described(self) -> dict[str, Any]:
+        """Return the corpus's entry in ``summary.json``."""
+        return {
+            "spec": f"{self.task}={self.spec}" if self.task else self.spec,
+            "fingerprint": self.fingerprint,
+            "rows": self.table.num_rows,
+            "kind": self.kind.value,
+            "counts": dict(self.counts),
+            **({"task": self.task} if self.task else {}),
+            **({"prior": self.prior} if self.prior else {}),
+            **({"first_bad": str(self.quarantine[0])} if self.quarantine else {}),
+        }
+
+
+def left_out(corpus: Mapping[str, Any]) -> str:
+    """Return a warning on the bad rows of a corpus's entry in a summary; empty if it has none."""
+    if not (first := corpus.get("first_bad")):
+        return ""
+    return f"{counted(corpus['counts']['bad'], 'bad row')} left out, the first: {first}"
 
 
 class Statistics(Protocol):

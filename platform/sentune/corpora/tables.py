@@ -74,7 +74,7 @@ def _written(data: Any, role: str, folder: str) -> str:
     """Write rows as Parquet and return their specification; equal rows share a file."""
     try:
         table = _table(data, role)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeEncodeError) as error:
         raise InvalidValue(
             role, first_line(error), "give columns of equal length, each with values of one type"
         ) from error
@@ -97,6 +97,8 @@ def _known(names: Iterable[Any], role: str) -> list[str]:
         InvalidValue: the names fit no kind; the message lists the kinds' columns.
     """
     given = list(names)
+    if len({*given}) < len(given):
+        raise InvalidValue(role, ", ".join(map(str, given)), "give each column a name of its own")
     if not kinds_with({*given}):
         needed = {kind: [c.name for c in SCHEMAS[kind] if not c.nullable] for kind in Kind}
         known = "; ".join(f"{kind.value}: {', '.join(names)}" for kind, names in needed.items())
@@ -113,7 +115,9 @@ def _table(data: Any, role: str) -> pa.Table:
     if isinstance(data, Mapping):
         are_columns(data, role)
         return pa.table({name: list(data[name]) for name in _known(data, role)})
-    if getattr(data, "features", None):  # a datasets.Dataset, whose classes are numbers with names
+    if (
+        hasattr(data, "column_names") and data.features
+    ):  # a datasets.Dataset, whose classes are numbers with names
         plain = data.with_format(None).select_columns(_known(data.features, role))
         names = {n: f.names for n, f in plain.features.items() if hasattr(f, "names")}
         labelled = [row for row in plain if "label" not in names or row["label"] != _NO_CLASS]
@@ -134,8 +138,6 @@ def _table(data: Any, role: str) -> pa.Table:
             "positive, negative), (premise, hypothesis, label) or (sentence1, sentence2, score)"
         )
         raise InvalidValue(role, repr(rows[0])[:80] if rows else "no row", fix)
-    if kind is Kind.LABELLED_PAIRS:
-        columns[2] = tuple(label.lower() for label in columns[2])
     names = SCHEMAS[kind].names[: len(columns)]
     return pa.table({name: list(column) for name, column in zip(names, columns, strict=True)})
 

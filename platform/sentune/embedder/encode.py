@@ -238,7 +238,7 @@ class Direction:
     """Direction of entailment of two sentences.
 
     Attributes:
-        entailing: ``first``, ``second``, or ``neither`` if the margin is exactly 0.
+        entailing: ``first``, ``second``, or ``neither`` if the margin is exactly 0 or not a number.
         margin: positive if the first entails the second. By similarity, log similarity in one
             direction minus that in the other; by extent, the difference of log-volumes or of summed
             log sigma.
@@ -250,9 +250,9 @@ class Direction:
     @classmethod
     def of(cls, margin: float) -> Direction:
         """Return the direction of a margin."""
-        if margin == 0:
-            return cls("neither", margin)
-        return cls("first" if margin > 0 else "second", margin)
+        if margin > 0:
+            return cls("first", margin)
+        return cls("second" if margin < 0 else "neither", margin)
 
 
 class Comparing(Encoding):

@@ -43,7 +43,7 @@ class Interpreted(Distinct):
     """The interpretations of a sentence.
 
     Attributes:
-        interpretations: sorted by decreasing coverage.
+        interpretations: in the order in which they were chosen.
         references: number of reference sentences, without the sentence itself.
     """
 
@@ -72,6 +72,7 @@ def interpret(
         InvalidValue: the model has no boxes, there are no references, k is below 1, or alpha_1 is
             not below alpha_2.
     """
+    (sentence,) = listed([sentence], "sentence")
     geometry = model.geometry
     if not isinstance(geometry, Boxes):
         fix = "only a model of boxes (gumbel) has interpretations"

@@ -69,6 +69,9 @@ def folder_of(source: str | Path) -> Path:
         except FileNotFoundError:  # earlier versions wrote none
             manifest = b""
         return _copied(uri, manifest)
+    if not isinstance(source, str | Path):
+        fix = "give a folder or a URI; the model of a study is study.model"
+        raise InvalidValue("model", source, fix)
     path = Path(source).expanduser()
     return found_again(path) if path.name else path  # the name of "." is empty
 

@@ -13,7 +13,7 @@ from sentune.corpora.formats.spec import allow_bad_rows
 from sentune.corpora.overlap import local_file, same_rows, shared_rows
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.ray_map import in_turn
-from sentune.corpora.schema import Corpus, Kind
+from sentune.corpora.schema import Corpus, Kind, left_out
 from sentune.errors import InvalidValue
 from sentune.formatting import counted
 from sentune.job.options import AnyOptions, StudyOptions
@@ -142,20 +142,6 @@ def numbered(role: str, index: int) -> str:
     return role if index == 0 else f"{role}-{index + 1}"
 
 
-def describe(corpus: Corpus) -> dict[str, Any]:
-    """Return the entry of a corpus in ``summary.json``."""
-    return {
-        "spec": f"{corpus.task}={corpus.spec}" if corpus.task else corpus.spec,
-        "fingerprint": corpus.fingerprint,
-        "rows": corpus.table.num_rows,
-        "kind": corpus.kind.value,
-        "counts": dict(corpus.counts),
-        **({"task": corpus.task} if corpus.task else {}),
-        **({"prior": corpus.prior} if corpus.prior else {}),
-        **({"first_bad": str(corpus.quarantine[0])} if corpus.quarantine else {}),
-    }
-
-
 def identity_of(corpus: Mapping[str, Any]) -> str:
     """Return task, fingerprint and prior of a corpus, on which results depend, as one key."""
     return "=".join(filter(None, map(corpus.get, ("task", "fingerprint", "prior"))))
@@ -166,9 +152,8 @@ def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) ->
     for role, corpus in corpora.items():
         line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
         print_line(console, line)
-        if first := corpus.get("first_bad"):
-            bad = counted(corpus["counts"]["bad"], "bad row")
-            print_line(console, f"warning: {role}: {bad} left out, the first: {first}", "yellow")
+        if warning := left_out(corpus):
+            print_line(console, f"warning: {role}: {warning}", "yellow")
 
 
 def small_corpora(options: StudyOptions, kind: Kind) -> list[Rows] | None:

@@ -22,7 +22,7 @@ from sentune.io.folders import whole_folder
 from sentune.io.object_store import files_at, is_local
 from sentune.job.artifacts import artifacts_folder
 from sentune.job.baselines import baselines_of
-from sentune.job.corpora import describe, needs_references, numbered, with_bad_rows
+from sentune.job.corpora import needs_references, numbered, with_bad_rows
 from sentune.job.families.base import JobFamily
 from sentune.job.study_files import MODEL, refuse_late
 from sentune.job.test_set import TestReads, Winner, best_run
@@ -157,7 +157,7 @@ def _judge(
     Metrics, baselines and the corpora are put into ``summary``, the fingerprints into ``reads``.
     """
     test = _read_test(job)
-    described = [describe(corpus) for corpus in test]
+    described = [corpus.described() for corpus in test]
     reads.identify([corpus["fingerprint"] for corpus in described])
     for index, corpus in enumerate(described):
         summary.corpora[numbered("test", index)] = corpus

@@ -139,6 +139,13 @@ def require(corpus: Corpus, kind: Kind, task: str) -> None:
         raise CorpusError(corpus.spec, f"{task} needs {kind.value}, not {corpus.kind.value}")
 
 
+def _sentences(task: Task) -> list[str]:
+    found: Any = task.sentences()
+    if isinstance(found, str) or not isinstance(found, Iterable):
+        raise InvalidValue(f"sentences of task {task.name}", found, "return a list of strings")
+    return list(found)
+
+
 def evaluate(
     tasks: Sequence[Task | ModelTask],
     embed: Embed,
@@ -158,10 +165,10 @@ def evaluate(
 
     Raises:
         TrialFailed: an embedding is not finite; the message has the sentence.
-        InvalidValue: a task does not return a ``Result``.
+        InvalidValue: a task does not return a ``Result``, or no list of sentences.
     """
     model = Model(embed=embed, geometry=geometry, features=features, generate=generate)
-    needs = {t.name: t.sentences() for t in tasks if not isinstance(t, ModelTask)}
+    needs = {t.name: _sentences(t) for t in tasks if not isinstance(t, ModelTask)}
     row = {s: i for i, s in enumerate(dict.fromkeys(s for need in needs.values() for s in need))}
     result = Result()
     with torch.no_grad():

@@ -26,7 +26,7 @@ from sentune.corpora import Corpus
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.mixing import Mixture, apart, weight_names
 from sentune.corpora.prepare import prepared
-from sentune.corpora.schema import Kind
+from sentune.corpora.schema import Kind, left_out
 from sentune.corpora.tokens import META
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, SentuneError, TrialFailed, option_name
@@ -135,12 +135,14 @@ class _Trial(NamedTuple):
     Attributes:
         inputs: fingerprint -> manifest file in the cache, for each training input.
         export: writes the model of a checkpoint into a folder.
+        described: entries of the training corpora in a summary.
     """
 
     spec: TrialSpec
     program: Program
     inputs: Mapping[str, Path]
     export: Callable[..., None]
+    described: Sequence[Mapping[str, Any]]
 
 
 def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path:
@@ -166,6 +168,9 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
     above = out.resolve().parent
     trial = (_fitted if run.method in CLOSED_FORM else _trained)(run, out.resolve())
     dev = trial.spec.dev.open()
+    for corpus in (*trial.described, *(one.described() for one in dev)):
+        if warning := left_out(corpus):
+            say(f"warning: {corpus['spec']}: {warning}")
     check_posed("--objective", [trial.spec.objective], dev)
     prints = "+".join(corpus.fingerprint for corpus in dev)
     _claim({**run.model_dump(), "inputs": "+".join(trial.inputs), "dev_fingerprints": prints}, out)
@@ -219,7 +224,8 @@ def _trained(run: LocalRun, out: Path) -> _Trial:
     )
     export = partial(export_checkpoint, method=run.method, settings=settings, encoder=made.folder)
     inputs = {tokens.fingerprint: tokens.path / META for tokens in made.tokens}
-    return _Trial(spec, train, inputs, export)
+    described = [corpus.described() for corpus in made.corpora]
+    return _Trial(spec, train, inputs, export, described)
 
 
 def _fitted(run: LocalRun, out: Path) -> _Trial:
@@ -242,7 +248,7 @@ def _fitted(run: LocalRun, out: Path) -> _Trial:
     program = partial(fit_and_sweep, words={settings[VECTORS]: Held(words)})
     export = partial(export_closed_form, words=words, settings=settings, objective=spec.objective)
     inputs = {corpus.fingerprint: Path(corpus.manifest_file)}
-    return _Trial(spec, program, inputs, export)
+    return _Trial(spec, program, inputs, export, [corpus.described()])
 
 
 def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:

@@ -318,14 +318,14 @@ def sentence(value: object, name: str) -> str:
 
 
 def check_label(value: object) -> str:
-    """Return an inference label; raise ``BadFieldError`` for any other value."""
+    """Return an inference label in lower case; raise ``BadFieldError`` for any other value."""
     if value is None:
         raise BadFieldError("label is missing")
     if isinstance(value, int | float):
         raise BadFieldError(f"label {value} has no name; give labels as texts")
-    if value not in LABELS:
+    if (label := str(value).lower()) not in LABELS:
         raise BadFieldError(f"unknown label {value!r}")
-    return str(value)
+    return label
 
 
 def number(value: object, name: str) -> float:

@@ -25,7 +25,6 @@ from sentune.io.cached_file import node_cache
 from sentune.io.object_store import absolute
 from sentune.job.corpora import (
     check_tasks,
-    describe,
     identity_of,
     modules_of,
     needs_references,
@@ -181,7 +180,7 @@ class JobFamily(ABC):
     def corpora(self) -> Mapping[str, Mapping[str, Any]]:
         """Return role -> entry of the corpus in ``summary.json``."""
         trained = {role: corpus.described() for role, corpus in self.sources.items()}
-        dev = {numbered("dev", i): describe(corpus) for i, corpus in enumerate(self.dev)}
+        dev = {numbered("dev", i): corpus.described() for i, corpus in enumerate(self.dev)}
         return {**trained, **dev}
 
     def manifests(self) -> list[str]:

@@ -6,6 +6,7 @@ nothing. The next driver starts an orphan again under its number.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,8 @@ from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store import trial_codec as codec
 from sentune.study.store.trial_store import TrialStore
+
+logger = logging.getLogger(__name__)
 
 ATTEMPTS = 50
 """Draws in a row that repeat stored trials before the space counts as exhausted."""
@@ -179,7 +182,13 @@ class SearchSource(Source):
             if (number := self._create(stored, running)) is not None:
                 return number
         else:  # stop drawing: every further call, ten a second, would store up to 50 copies
-            self.planned = sum(map(codec.drawn, trials)) if draws else self.planned
+            if draws:
+                planned, self.planned = self.planned, sum(map(codec.drawn, trials))
+                logger.warning(
+                    "the sampler draws only known points: the search ends after %d of %d trials",
+                    self.planned,
+                    planned,
+                )
         at_work = [run for run in running_of(self.store) if run.number not in self._given_up]
         to_end = all(codec.TO_END in run.user_attrs for run in at_work)
         if to_end:
