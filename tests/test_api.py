@@ -343,6 +343,9 @@ def test_a_study_is_loaded_as_tables_and_figures(tmp_path: Path) -> None:
     study.view.summary.finalists[0].metrics["toy/of_one_seed"] = Spread.of([0.5])
     assert "toy/of_one_seed" not in study.finalists
     assert study.metrics.loc[OBJECTIVE, "dev"] == pytest.approx(1.0)
+    study.view.summary.test.update({OBJECTIVE: 0.9, f"{OBJECTIVE}_standard_error": 0.01})
+    assert study.metrics.loc[OBJECTIVE, ["test", "test_error"]].tolist() == [0.9, 0.01]
+    assert not [name for name in study.metrics.index if name.endswith("error")]
     assert pd.isna(study.metrics.loc[OBJECTIVE, "sd"])
     assert "toy/score" in study.verdict
     assert "toy/score" in study._repr_html_()

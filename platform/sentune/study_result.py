@@ -75,13 +75,16 @@ class StudyResult:
         """One row per metric.
 
         Columns: mean ``dev`` and its ``sd`` over the winner's seeds (no ``sd`` for one seed),
-        ``test`` of the exported model, and ``baseline``, the value of a rule without a model.
+        ``test`` of the exported model and its standard error over the items, ``test_error``, and
+        ``baseline``, the value of a rule without a model.
         """
         summary, measured = self.view.summary, self.view.measured
+        test = summary.test.items()
         columns = {
             "dev": {name: over.mean for name, over in measured.items()},
             "sd": {name: over.sd for name, over in measured.items() if len(over.values) > 1},
-            "test": summary.test,
+            "test": {name: value for name, value in test if not name.endswith(ERROR)},
+            "test_error": {n.removesuffix(ERROR): v for n, v in test if n.endswith(ERROR)},
             "baseline": summary.baselines,
         }
         table = pd.DataFrame(columns, dtype=float).sort_index()
