@@ -78,6 +78,8 @@ class StudyResult:
         ``test`` of the exported model and its standard error over the items, ``test_error``, and
         ``baseline``, the value of a rule without a model.
         """
+        from sentune.report.view import ERROR
+
         summary, measured = self.view.summary, self.view.measured
         test = summary.test.items()
         columns = {
