@@ -173,9 +173,19 @@ def test_several_corpora_stand_in_a_list(tmp_path: Path) -> None:
     assert _specs_of(columns, "dev", str(tmp_path)) == specs_of(rows, "dev", str(tmp_path))
     (written,) = specs_of(["query: a dog", "at 10:30 a cat"], "corpus", str(tmp_path))
     assert written.startswith("parquet:")
+    names = ["premise", "hypothesis", "label", "x", "x"]
+    assert (
+        len(
+            specs_of(
+                pd.DataFrame([["a b", "b", "neutral", 1, 2]], columns=names), "dev", str(tmp_path)
+            )
+        )
+        == 1
+    )
+    names[-1] = "label"
     with pytest.raises(InvalidValue, match="each column a name"):
-        specs_of(pd.DataFrame([["a", "b", "b"]], columns=["premise", "label", "label"]), "dev", "")
-    with pytest.raises(InvalidValue, match="surrogates not allowed"):
+        specs_of(pd.DataFrame([["a", "b", "neutral", 1, "neutral"]], columns=names), "dev", "")
+    with pytest.raises(InvalidValue, match="without lone surrogates"):
         specs_of([("a \ud800", "b", "neutral")], "dev", str(tmp_path))
     for both in (("snli:a.jsonl", "builtin:nli"), ("rte=snli:a.jsonl", "m:Task=stsb:b.csv")):
         assert specs_of([*both], "corpus", "") == both

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -156,7 +157,7 @@ def fit(
     if out is None:
         out = tempfile.mkdtemp(prefix="sentune-")
         atexit.register(shutil.rmtree, out, ignore_errors=True)
-    if not (place := str(out)) or "://" in place:
+    if not (place := str(out)) or re.match(r"\w+:/", place):
         raise InvalidValue("out", place, "give a folder of this machine")
     folder = Path(out).expanduser()
     rows = str(folder / "data")

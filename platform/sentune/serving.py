@@ -216,7 +216,10 @@ def running(
 
 def _reason(error: Exception) -> str:
     """Return why a deployment failed: the last line of its message, else that of the error."""
-    application = serve.status().applications.get(NAME)
+    try:
+        application = serve.status().applications.get(NAME)
+    except RayError:  # Ray Serve is gone, too
+        application = None
     deployments = [] if application is None else application.deployments.values()
     lines = [line for one in deployments for line in one.message.splitlines() if line.strip()]
     return lines[-1].strip() if lines else first_line(error)

@@ -55,7 +55,7 @@ def find(address: str, option: str = "class") -> type[Any]:
     """
     module, _, name = address.partition(":")
     folder = str(_folder())
-    if not all(part.isidentifier() for part in module.split(".")):
+    if not all(module.split(".")):
         raise InvalidValue(option, address, "write MODULE:CLASS")
     if module.startswith("user_") and folder not in sys.path:
         sys.path.append(folder)
@@ -176,7 +176,7 @@ def _collect(name: str, scope: Mapping[str, Any], parts: dict[str, str]) -> None
             if isinstance(used, ast.Name) and used.id in known and used.id not in parts:
                 _collect(used.id, scope, parts)
             elif isinstance(used, ast.Attribute) and (submodule := _submodule(used, scope)):
-                parts[submodule] = f"import {submodule} as _"
+                parts[submodule] = f"import {submodule} as _loaded"
         del parts[name]
         parts[name] = f"\n\n{text}"
     elif (source := _imported(name, value)) is not None:

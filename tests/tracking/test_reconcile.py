@@ -310,7 +310,7 @@ def test_storages_that_share_a_database_keep_their_artifacts(
     assert before["little"]["artifacts"]
     (storage / "mlartifacts").mkdir(exist_ok=True)
     older = tmp_path / "older" / "mlartifacts"  # where earlier versions left them
-    older.mkdir(parents=True)
+    (older / "run").mkdir(parents=True)
     places = {older.as_uri(), "s3://bucket/studies/mlartifacts"}
     client = mlflow_client(uri)
     for place in places:

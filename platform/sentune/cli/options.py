@@ -126,11 +126,11 @@ def check_port(host: str, port: int) -> None:
         known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
         raise InvalidValue("--host", host, f"its address is unknown ({error})") from error
-    for family, *_, address in known:
-        try:
-            with socket.socket(family) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
-        except OSError as error:
-            fix = f"give another one ({error.strerror})"
-            raise InvalidValue("--port", f"{host}:{port}", fix) from error
+    family, *_, address = known[0]
+    try:
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        fix = f"give another one, or another --host ({error.strerror})"
+        raise InvalidValue("--port", f"{host}:{port}", fix) from error

@@ -278,7 +278,7 @@ def stored_options(place: StudyPlace) -> StudyOptions:
         fix = f"give one of {', '.join(kinds)} in {place.folder}/{DESCRIPTION}"
         raise InvalidValue("job", stored["job"], fix)
     known = {**stored["options"], "study": place.name, "storage": place.folder.rpartition("/")[0]}
-    if str(known.get("sampler")).startswith("grid"):  # earlier versions ignored it there
+    if str(known.get("sampler")).partition(":")[0] == "grid":  # earlier versions ignored it there
         known["try_first"] = ()
     return parse(known, kinds[stored["job"]]())
 

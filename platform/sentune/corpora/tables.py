@@ -75,9 +75,10 @@ def _written(data: Any, role: str, folder: str) -> str:
     try:
         table = _table(data, role)
     except (pa.ArrowException, UnicodeEncodeError) as error:
-        raise InvalidValue(
-            role, first_line(error), "give columns of equal length, each with values of one type"
-        ) from error
+        fix = "give columns of equal length, each with values of one type"
+        if isinstance(error, UnicodeEncodeError):
+            fix = "give text without lone surrogates"
+        raise InvalidValue(role, first_line(error), fix) from error
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer)
     content = buffer.getvalue().to_pybytes()
@@ -97,13 +98,14 @@ def _known(names: Iterable[Any], role: str) -> list[str]:
         InvalidValue: the names fit no kind; the message lists the kinds' columns.
     """
     given = list(names)
-    if len({*given}) < len(given):
-        raise InvalidValue(role, ", ".join(map(str, given)), "give each column a name of its own")
     if not kinds_with({*given}):
         needed = {kind: [c.name for c in SCHEMAS[kind] if not c.nullable] for kind in Kind}
-        known = "; ".join(f"{kind.value}: {', '.join(names)}" for kind, names in needed.items())
-        raise InvalidValue(role, ", ".join(map(str, given)), f"name the columns as in {known}")
-    return [name for name in given if name in _COLUMNS]
+        kinds = "; ".join(f"{kind.value}: {', '.join(names)}" for kind, names in needed.items())
+        raise InvalidValue(role, ", ".join(map(str, given)), f"name the columns as in {kinds}")
+    known = [name for name in given if name in _COLUMNS]
+    if len({*known}) < len(known):
+        raise InvalidValue(role, ", ".join(known), "give each column a name of its own")
+    return known
 
 
 def _table(data: Any, role: str) -> pa.Table:
@@ -115,9 +117,8 @@ def _table(data: Any, role: str) -> pa.Table:
     if isinstance(data, Mapping):
         are_columns(data, role)
         return pa.table({name: list(data[name]) for name in _known(data, role)})
-    if (
-        hasattr(data, "column_names") and data.features
-    ):  # a datasets.Dataset, whose classes are numbers with names
+    # a datasets.Dataset, whose classes are numbers with names
+    if hasattr(data, "column_names") and getattr(data, "features", None):
         plain = data.with_format(None).select_columns(_known(data.features, role))
         names = {n: f.names for n, f in plain.features.items() if hasattr(f, "names")}
         labelled = [row for row in plain if "label" not in names or row["label"] != _NO_CLASS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 from contextlib import ExitStack
 from functools import cache
 from json import JSONDecodeError
@@ -69,7 +70,7 @@ def folder_of(source: str | Path) -> Path:
         except FileNotFoundError:  # earlier versions wrote none
             manifest = b""
         return _copied(uri, manifest)
-    if not isinstance(source, str | Path):
+    if not isinstance(source, str | os.PathLike):
         fix = "give a folder or a URI; the model of a study is study.model"
         raise InvalidValue("model", source, fix)
     path = Path(source).expanduser()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -141,9 +142,10 @@ def require(corpus: Corpus, kind: Kind, task: str) -> None:
 
 def _sentences(task: Task) -> list[str]:
     found: Any = task.sentences()
-    if isinstance(found, str) or not isinstance(found, Iterable):
-        raise InvalidValue(f"sentences of task {task.name}", found, "return a list of strings")
-    return list(found)
+    with suppress(TypeError):  # not iterable
+        if not isinstance(found, str):
+            return list(found)
+    raise InvalidValue(f"sentences of task {task.name}", found, "return a list of strings")
 
 
 def evaluate(

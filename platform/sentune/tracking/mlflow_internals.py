@@ -16,8 +16,6 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from sqlalchemy import create_engine, func, literal, select, update
 from sqlalchemy.pool import NullPool
 
-from sentune.tracking.environment import DATABASE
-
 PLACES = (
     SqlExperiment.artifact_location,
     SqlRun.artifact_uri,
@@ -31,7 +29,7 @@ def move_artifacts(tracking_uri: str, experiments: str, root: str) -> list[str]:
     """Change the locations of a database's artifacts to the URI ``root``, in one transaction.
 
     Those of the experiments whose names start with ``experiments`` are compared to ``root``. One
-    is changed if its folder is gone or has a database of its own, as after a move or a copy.
+    is changed if its folder is gone, as after a move, or ``root`` has runs of it, as after a copy.
 
     Returns:
         The locations that were replaced.
@@ -41,7 +39,7 @@ def move_artifacts(tracking_uri: str, experiments: str, root: str) -> list[str]:
     engine = create_engine(tracking_uri, poolclass=NullPool)
     with closing(engine.connect()) as connection, connection.begin():
         known = connection.scalars(select(place).where(named, place != root).distinct()).all()
-        known = [old for old in known if _moved(str(old))]
+        known = [old for old in known if _moved(str(old), root)]
         for old in known:
             for column in PLACES:
                 there = column.startswith(f"{old}/", autoescape=True) | (column == old)
@@ -51,11 +49,16 @@ def move_artifacts(tracking_uri: str, experiments: str, root: str) -> list[str]:
     return [str(old) for old in known]
 
 
-def _moved(place: str) -> bool:
-    """Return whether a location is that of a storage which was moved or copied from there."""
-    folder = Path(unquote(urlsplit(place).path))
-    local = place.startswith("file:")
-    return local and (not folder.exists() or folder.with_name(DATABASE).exists())
+def _moved(place: str, root: str) -> bool:
+    """Return whether the artifacts of a location were moved or copied to ``root``."""
+    if not place.startswith("file:"):
+        return False
+    folders = (Path(unquote(urlsplit(uri).path)) for uri in (place, root))
+    try:
+        old, new = ({run.name for run in folder.iterdir()} - {"models"} for folder in folders)
+    except OSError:  # it is gone, or another user's
+        return True
+    return not old or bool(old & new)
 
 
 def forget(tracking_uri: str) -> None:

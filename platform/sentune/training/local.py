@@ -58,7 +58,7 @@ from sentune.training.inputs import (
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint, link_to, seal_model
 from sentune.training.model_card import HUB
-from sentune.training.settings import check_budget, milestones, split, validated
+from sentune.training.settings import check_budget, check_defaults, milestones, split, validated
 from sentune.training.trial import Program, TrialSpec
 
 Say = Callable[[str], None]
@@ -199,6 +199,7 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
 def _trained(run: LocalRun, out: Path) -> _Trial:
     """Return the trial of a gradient-trained method."""
     kind = find(run.method)
+    check_defaults(kind)
     spec = _spec(run, out, kind.readouts)
     settings, weights = apart(spec.settings, weight_names(run.corpus))
     _, training = split(settings, kind)

@@ -57,13 +57,17 @@ def split(
     if both := own.keys() & general.keys():
         fix = "it is a training setting; set its default in training_defaults instead"
         raise InvalidValue(f"settings_type of {method.__name__}", min(both), fix)
-    title = f"training_defaults of {method.__name__}"
-    refuse_unknown(method.training_defaults, general, title)
     training = {**method.training_defaults, **settings}
     return (
         validated(method.settings_type, {k: v for k, v in settings.items() if k in own}),
         validated(TrainingSettings, {k: v for k, v in training.items() if k in general}),
     )
+
+
+def check_defaults(method: type[GradientMethod]) -> None:
+    """Raise ``InvalidValue`` if ``training_defaults`` has a name that is no training setting."""
+    title = f"training_defaults of {method.__name__}"
+    refuse_unknown(method.training_defaults, TrainingSettings.model_fields, title)
 
 
 def check_length(max_length: int, largest: int, part: str = "encoder") -> None:

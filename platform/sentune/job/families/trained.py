@@ -42,7 +42,13 @@ from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import recipe_of
 from sentune.training.recipes.intersent import ENCODER
-from sentune.training.settings import TrainingSettings, check_budget, refuse_unknown, split
+from sentune.training.settings import (
+    TrainingSettings,
+    check_budget,
+    check_defaults,
+    refuse_unknown,
+    split,
+)
 from sentune.training.trial import Opens, Program
 
 PROBED_ROWS = 20_000
@@ -73,6 +79,7 @@ class TrainedFamily(JobFamily):
             value: Value = getattr(own if name in type(own).model_fields else training, name)
             return value
 
+        check_defaults(method)
         refuse_unknown(self._others(space.settings), known, method.title)
         space.check_names(known, method.readouts)
         left = space.narrow(options.narrowing, known, method.readouts, typed)
