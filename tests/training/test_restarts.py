@@ -145,7 +145,8 @@ def test_no_memory_on_the_host_is_no_death_and_says_what_may_fit() -> None:
 def test_half_of_what_a_worker_holds(
     changes: dict[str, Any], workers: int, half: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    point = SimpleNamespace(load=lambda: Gumbelcse)  # the entry point of a user's package
+    mine = type("Mine", (Gumbelcse,), {"title": "Mine"})
+    point = SimpleNamespace(load=lambda: mine)  # the entry point of a user's package
     monkeypatch.setattr(user_code, "installed", lambda group: {"mine": point})
     assert halved(spec(**changes), workers) == half
 

@@ -63,11 +63,12 @@ class Launch:
 def halved(spec: TrialSpec, workers: int = 1) -> int:
     """Return half of each worker's micro-batch, rounded up; 0 if it is 1 already."""
     # imported here, because all workers import this module, but few run out of memory
-    from sentune.methods import CLOSED_FORM, find
+    from sentune.methods import TRAINED, find
     from sentune.training.settings import TrainingSettings
+    from sentune.user_code import installed
 
     usual = {"batch_size": 1, "micro_batch": None}
-    if spec.method not in CLOSED_FORM:
+    if spec.method in TRAINED or ":" in spec.method or spec.method in installed("methods"):
         usual["batch_size"] = TrainingSettings.model_fields["batch_size"].default
         usual |= find(spec.method).training_defaults
     stated = {**usual, **spec.settings}
