@@ -184,7 +184,7 @@ class TrainedFamily(JobFamily):
 
     def _others(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return settings without the corpora's weights, which the training does not know."""
-        return {name: value for name, value in settings.items() if name not in self._weights}
+        return apart(settings, self._weights)[0]
 
     @cached_property
     def _shipped(self) -> ShippedFolder:

@@ -304,10 +304,10 @@ def tracking_trouble(uri: str) -> str:
             return "" if address.hostname in LOOPBACK else open_to_all
         if status not in (401, 403):
             return f"it answers with status {status}"
-        known = None if address.username is not None else credentials()
-        if address.username is None and known is None:
+        known = credentials() if address.username is None else b""  # those of the URI are sent
+        if known is None:
             return "it asks for a user and password, and ~/.mlflow/credentials has none"
-        having = {} if known is None else {"Authorization": basic_authentication(known)}
+        having = {"Authorization": basic_authentication(known)} if known else {}
         status, _ = http_answer(search, having, patience=MLFLOW_PATIENCE)
     except OSError as error:
         return str(without_credentials(f"it does not answer ({error})"))
