@@ -6,7 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sentune.job.artifacts import artifacts_folder, write_artifacts
+import fsspec
+import pytest
+
+from sentune.errors import InvalidValue
+from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
+from sentune.report.sweep_figures import read_artifact
 from tests.report.studies import finished
 
 SWEEP: dict[str, Any] = {
@@ -37,3 +42,27 @@ def test_a_study_that_has_exhibits_keeps_them(tmp_path: Path) -> None:
     assert artifacts_folder(str(tmp_path), "new") == tmp_path / "new" / "artifacts"
     (tmp_path / "old" / "exhibits").mkdir(parents=True)
     assert artifacts_folder(str(tmp_path), "old") == tmp_path / "old" / "exhibits"
+
+
+def test_a_page_of_a_remote_storage_lies_beside_the_studies_other_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    study = finished()
+    store = fsspec.filesystem("memory")
+    try:
+        for slash in ("", "/"):
+            write_page(study, f"memory://paged/studies{slash}")
+        pages = {path.rpartition("/")[2] for path in store.find(f"/paged/studies/{study.study}")}
+        assert pages == {"report.html", "report.md"}
+        assert len(store.find("/paged")) == 2
+    finally:
+        store.rm("/paged", recursive=True)
+
+
+def test_a_damaged_table_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.json"
+    for content in (b"{", b'{"a": "\xff"}'):
+        file.write_bytes(content)
+        with pytest.raises(InvalidValue, match=r"artifact: .*sweep\.json.*the file is damaged"):
+            read_artifact(file)

@@ -1,10 +1,14 @@
 """Options are refused before anything starts, naming the option, the value and what is allowed."""
 
+from dataclasses import replace
+
 import pytest
 
 from search_spaces.intersent import SPACE
 from sentune.errors import InvalidValue
 from sentune.job.command import JobDefinition, command
+from sentune.job.families import make_job
+from sentune.job.families.trained import batch_sizes
 from sentune.job.options import (
     ClosedFormOptions,
     JobOptions,
@@ -14,6 +18,9 @@ from sentune.job.options import (
     forked,
     parse,
 )
+from sentune.methods import Gumbelcse
+from sentune.study.space import Choice, SearchSpace
+from sentune.training.settings import split
 
 DEFAULTS = JobOptions(study="gumbel")
 
@@ -158,3 +165,19 @@ def test_one_text_is_enough_where_several_may_be_given() -> None:
             parse({"seed": seed}, JobOptions())
     options = parse({"objective": "rte/auc", "try_first": "batch_size=32"}, JobOptions())
     assert (options.objective, options.try_first) == (("rte/auc",), ("batch_size=32",))
+
+
+def test_a_space_without_batches_has_those_of_the_method() -> None:
+    space = SearchSpace(method="gumbel", objective="rte/auc", settings={})
+    assert batch_sizes(space) == (split({}, Gumbelcse)[1].batch_size,)
+    assert batch_sizes(replace(space, fixed={"batch_size": 8})) == (8,)
+    job = make_job(parse({"profile": "paper"}, JobOptions()), space)
+    assert job.config.validate_every == 100 * batch_sizes(space)[0]
+
+
+def test_a_searched_length_is_refused_by_name() -> None:
+    space = SearchSpace(
+        method="gumbel", objective="rte/auc", settings={"max_length": Choice(32, 64)}
+    )
+    with pytest.raises(InvalidValue, match=r"--set max_length: .*fix one length"):
+        make_job(JobOptions(), space)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from huggingface_hub import ModelCard
 from torch.multiprocessing.spawn import ProcessContext
 from typer.testing import CliRunner
 
@@ -21,9 +22,10 @@ import sentune
 from sentune.cli import app
 from sentune.errors import InvalidValue
 from sentune.training import local
-from sentune.training.checkpoints import CheckpointStore
-from sentune.training.local import LocalRun, run_locally
+from sentune.training.checkpoints import CheckpointStore, SavedProgress
+from sentune.training.local import LocalRun, _card, run_locally
 from sentune.training.model import load_method
+from sentune.training.model_card import model_card
 
 RUN = LocalRun(
     method="gumbel",
@@ -301,3 +303,11 @@ def test_an_interrupted_run_ends_its_workers(
     for process in multiprocessing.active_children():
         process.join(60)
     assert not multiprocessing.active_children()
+
+
+def test_each_corpus_is_a_data_set_of_the_card(tmp_path: Path) -> None:
+    corpora = ("hf:ann/first?split=train", "hf:bob/second")
+    run = LocalRun.of(method="intersent", corpus=corpora, dev=("builtin:scenes?split=dev",))
+    best = SavedProgress(examples=1, metrics={}, score=0.5)
+    card = model_card("intersent", "InterSent", tmp_path, None, _card(run, best, []))
+    assert ModelCard(card).data.datasets == ["ann/first", "bob/second"]

@@ -27,9 +27,9 @@ from sentune.tasks.references import allowed_alphas, coarse
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.loop import train
-from sentune.training.recipes import build
+from sentune.training.recipes import build, sentences
 from sentune.training.recipes.sentences import SentenceValidator
-from sentune.training.settings import split
+from sentune.training.settings import TrainingSettings, split
 from sentune.training.trial import Progress, TrialSpec
 
 MakeTrial = Callable[..., TrialSpec]
@@ -141,3 +141,21 @@ def test_trials_of_a_process_tokenise_dev_once(
     second = [*train(spec, Group.single("cpu"))]
     assert sum(asked) == once > 0
     assert measured(first[-1]) == measured(second[-1])
+
+
+def test_tokens_of_many_sentences_are_not_kept(
+    encoder: str, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sentences, "MOST_KNOWN", 3)
+    sentences.known_tokens.cache_clear()
+    spec, training = make_trial(), TrainingSettings(max_length=32)
+    spec = replace(spec, encoder=encoder)
+    validator = SentenceValidator(spec, training, torch.device("cpu"), load_tokenizer(encoder))
+    few, many = ["a dog", "a cat"], ["a cat", "the sun", "no rain", "a dog"]
+    validator._tokenise(few)
+    found = validator._tokenise(many)
+    assert [rows.tolist() for rows in found] == [
+        rows.tolist() for rows in load_tokenizer(encoder).encode(many, 32)
+    ]
+    assert sorted(sentences.known_tokens(encoder, 32)) == sorted(few)
+    sentences.known_tokens.cache_clear()
