@@ -183,8 +183,9 @@ class TrainedFamily(JobFamily):
         return MixedHandle(tuple(handles), weights), kept
 
     def _others(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings without the corpora's weights, which the training does not know."""
-        return apart(settings, self._weights)[0]
+        """Return values or ranges of settings without the corpora's weights, which are not of the
+        training."""
+        return {name: value for name, value in settings.items() if name not in self._weights}
 
     @cached_property
     def _shipped(self) -> ShippedFolder:
