@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import pickle
 import runpy
 import shutil
 import signal
@@ -37,15 +38,17 @@ def run_group(work: Callable[..., None], arguments: tuple[Any, ...], workers: in
     """Runs ``work(rank, *arguments)`` in as many processes, to the end of all.
 
     A group of torch that it has joined is left behind it. The environment is that of now: the fork
-    server keeps the one in which it was started.
+    server keeps the one in which it was started. ``work`` is pickled apart, because Ray, which its
+    module may import, reads ``RAY_AUTH_MODE`` at its import.
     """
-    given = (dict(os.environ), work, *arguments)
+    given = (dict(os.environ), pickle.dumps((work, arguments)))
     start_processes(_member, given, nprocs=workers, start_method="forkserver")
 
 
-def _member(rank: int, env: dict[str, str], work: Callable[..., None], *arguments: Any) -> None:
+def _member(rank: int, env: dict[str, str], pickled: bytes) -> None:
     os.environ.clear()
     os.environ.update(env)
+    work, arguments = pickle.loads(pickled)
     work(rank, *arguments)
     leave_group()
 
