@@ -240,7 +240,8 @@ class TrialRunner:
             self.halt(Halt(state="failed", reason=report.failure))
             return
         if report.anew and not candidate.stop_at:  # a segment of a population cannot
-            self._give_again(candidate, report.failure, anew=True)
+            candidate = replace(candidate, start_from="", start_at=0)
+            self._give_again(candidate, f"again from its beginning: {report.failure}", anew=True)
             return
         if report.failure:
             self._fail(number, report)
@@ -268,23 +269,11 @@ class TrialRunner:
             self.phase.store.fail(number, why.failure, repeats=why.repeats, traceback=why.traceback)
 
     def _give_again(
-        self,
-        candidate: Candidate,
-        note: str,
-        *,
-        micro_batch: int = 0,
-        counts: bool = False,
-        anew: bool = False,
+        self, candidate: Candidate, note: str, *, counts: bool = False, anew: bool = False
     ) -> None:
         """Queue a run again, from its newest checkpoint or ``anew`` from its beginning."""
-        if anew:
-            note = f"again from its beginning: {note}"
-            candidate = replace(candidate, start_from="", start_at=0)
-        if micro_batch:
-            note = f"micro-batch {micro_batch} from here on: {note}"
-            candidate = replace(candidate, micro_batch=micro_batch)
         self.phase.store.restarted(
-            candidate.number, note, micro_batch=micro_batch, counts=counts, anew=anew
+            candidate.number, note, micro_batch=candidate.micro_batch, counts=counts, anew=anew
         )
         self._again.append(candidate)
 
@@ -293,7 +282,8 @@ class TrialRunner:
         half = crash.micro_batch or (crash.out_of_memory and halved(self.phase.spec_of(candidate)))
         forgiven = self.phase.store.get(candidate.number).user_attrs.get(RESTARTS, 0)
         if half:
-            self._give_again(candidate, crash.failure, micro_batch=half)
+            note = f"micro-batch {half} from here on: {crash.failure}"
+            self._give_again(replace(candidate, micro_batch=half), note)
         elif crash.out_of_memory and candidate.micro_batch == 1:
             return False
         elif crash.preempted:
