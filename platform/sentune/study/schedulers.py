@@ -133,17 +133,14 @@ NO_RUNGS = Scheduler(max_examples=1)
 """Runs every trial to its end; its ``max_examples`` means nothing."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Halving(Scheduler):
     """Asynchronous successive halving that stops trials, with rungs at multiples of ``eta``.
 
     ASHA (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2) in
     its stopping variant: a trial continues past a rung if it is among the best 1/eta of those that
     have reached it, or among the best ``keep``. There are no rungs if the first is the budget.
-    Trials equal to the last of these also continue, as long as at most twice that number do in all.
-
-    Attributes:
-        most_with_equals: the factor of that number.
+    Trials equal to the last of these also continue, as long as at most ``most_with_equals`` times
+    that number do in all.
     """
 
     most_with_equals: ClassVar[int] = 2
@@ -181,7 +178,6 @@ class Halving(Scheduler):
         return max(self.keep, reached // self.eta)
 
 
-@dataclass(frozen=True, kw_only=True)
 class AshaPromotion(Halving):
     """Asynchronous successive halving by promotion.
 
@@ -239,7 +235,6 @@ class AshaPromotion(Halving):
         return 1 + max(self.keep, self._places(trials))
 
 
-@dataclass(frozen=True, kw_only=True)
 class Hyperband(Halving):
     """Hyperband: successive halving in brackets, each of which compares its own trials only.
 
@@ -288,7 +283,6 @@ class Hyperband(Halving):
         return f"{why} ({where})" if why else ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class MedianStopping(Scheduler):
     """Median stopping: stops a trial whose best value is below the median of others' averages.
 
