@@ -341,6 +341,3 @@ class StudyDatabase(BaseStorage):
     get_study_directions = _waited(RDBStorage.get_study_directions)
     get_study_system_attrs = _waited(RDBStorage.get_study_system_attrs)
     get_all_studies = _waited(RDBStorage.get_all_studies)
-
-    def remove_session(self) -> None:
-        self._backend.remove_session()
