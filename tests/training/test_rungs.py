@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from optuna.trial import FrozenTrial, create_trial
 
 from sentune.corpora import SCHEMAS, Corpus, Kind
 from sentune.corpora.batches import Held
@@ -21,7 +22,7 @@ from sentune.methods import find
 from sentune.readouts.grid import ALPHA_1, ALPHA_2
 from sentune.records import PART
 from sentune.study.space.objectives import Objective
-from sentune.study.store.trial_codec import best_milestone
+from sentune.study.store.trial_codec import MILESTONE, best_of_chain
 from sentune.tasks import References, evaluate, tasks_for
 from sentune.tasks.references import allowed_alphas, coarse
 from sentune.training.checkpoints import CheckpointStore
@@ -75,12 +76,18 @@ def test_the_best_checkpoint_is_one_that_all_of_dev_has_judged(make_trial: MakeT
     assert best.examples == 192
 
 
+def judged(milestones: Sequence[Any]) -> FrozenTrial:
+    return create_trial(
+        value=0.5, user_attrs={f"{MILESTONE}{at}": one for at, one in enumerate(milestones)}
+    )
+
+
 def test_what_a_part_has_measured_is_no_best_milestone_beside_all_of_dev() -> None:
     up = Objective("a/b", "max")
     said = [{"metrics": {"a/b": value, **part}} for value, part in [(0.9, {PART: 5.0}), (0.7, {})]]
-    assert best_milestone(dict(enumerate(said)), up) is said[1]
+    assert best_of_chain(judged(said), up) == said[1]
     stopped = [{"metrics": {"a/b": value, PART: 5.0}} for value in (0.9, 0.7)]
-    assert best_milestone(dict(enumerate(stopped)), up) is stopped[1], "where it was stopped"
+    assert best_of_chain(judged(stopped), up) == stopped[1], "where it was stopped"
 
 
 def test_a_first_look_at_interpretations_is_coarser() -> None:

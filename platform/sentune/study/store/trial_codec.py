@@ -50,13 +50,6 @@ MEMORY = "fits_in_memory"
 """Constraint that is 1 for a trial that ran out of memory at its smallest micro-batch."""
 
 DIRECTIONS = {"max": StudyDirection.MAXIMIZE, "min": StudyDirection.MINIMIZE}
-STATES = {
-    Stored.RUNNING: TrialState.RUNNING,
-    Stored.WAITING: TrialState.RUNNING,
-    Stored.COMPLETE: TrialState.COMPLETE,
-    Stored.PRUNED: TrialState.PRUNED,
-    Stored.FAIL: TrialState.FAILED,
-}
 
 
 def run_name(trial: int, seed: int | None = None) -> str:
@@ -69,14 +62,16 @@ def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
     curve, notes = milestones(trial), trial.user_attrs
     shown = best_of_chain(trial, objective)
     end, no_memory = ending(trial), trial.constraints.get(MEMORY, 0.0) > 0
-    infeasible = no_memory and trial.state == Stored.PRUNED  # Optuna has no such state
+    state = TrialState.__members__.get(trial.state.name, TrialState.FAILED)  # Optuna's is FAIL
+    if no_memory and state is TrialState.PRUNED:  # Optuna has no such state
+        state = TrialState.INFEASIBLE
     costs: dict[str, dict[str, float]] = {}  # start of the trial -> its newest cost
     for point in curve.values():
         costs |= point.get("cost", {})
     costs |= {n.removeprefix(COST): cost for n, cost in notes.items() if n.startswith(COST)}
     return TrialRecord(
         id=trial.number,
-        state=TrialState.INFEASIBLE if infeasible else STATES[trial.state],
+        state=state,
         settings=notes[SETTINGS],
         reason=end.get(REASON, ""),
         readouts=shown.get("readouts", {}),
@@ -161,20 +156,14 @@ def curves_of(trials: Iterable[FrozenTrial]) -> dict[int, dict[int, float]]:
 
 
 def best_of_chain(trial: FrozenTrial, objective: Objective) -> Mapping[str, Any]:
-    """Return the best milestone of the trial and of the trials that it continues."""
-    before = trial.user_attrs.get(INHERITED)
-    return best_milestone({**({0: before} if before else {}), **milestones(trial)}, objective)
+    """Return the milestone with the best objective, of the trial and of those that it continues.
 
-
-def best_milestone(
-    curve: Mapping[int, Mapping[str, Any]], objective: Objective
-) -> Mapping[str, Any]:
-    """Return the milestone with the best objective, the earliest of equals; empty if there is none.
-
-    Milestones that were measured on a part of dev do not count. If there are no others, the last
-    one is returned, because values on different parts do not compare.
+    Of equals it is the earliest; empty if there is none. Milestones that were measured on a part of
+    dev do not count. If there are no others, the last one is returned, because values on different
+    parts do not compare.
     """
-    points = [curve[examples] for examples in sorted(curve)]
+    before = trial.user_attrs.get(INHERITED)
+    points = [*([before] if before else []), *milestones(trial).values()]
     whole = [point for point in points if PART not in point["metrics"]] or points[-1:]
     return max(whole, key=lambda point: objective.of(point["metrics"]), default={})
 
