@@ -98,11 +98,8 @@ class Finals:
                 continue
             started = [run for run in self.store.trials() if identity(run)[0] == trial.id]
             attempts = [self.store.record(run) for run in started]  # failed runs cost, too
-            best = runs[self._best_seed(runs)]
-            known = FinalistRecord.of(
-                runs, attempts, trial=trial.id, settings=trial.settings, readouts=best.readouts
-            )
-            found.append(known)
+            known = {"settings": trial.settings, "readouts": runs[self._best_seed(runs)].readouts}
+            found.append(FinalistRecord.of(runs, attempts, trial=trial.id, **known))
         return ranked_finalists(found, self.search.first, self.search.constraints)
 
     def compared(self, finalists: Sequence[FinalistRecord]) -> tuple[str, dict[str, Any]]:
@@ -212,10 +209,10 @@ def compare(
     if not finalists:
         return "", {}
     winner, metric = finalists[0].trial, objective.metric
+    found: dict[str, Any] = dict.fromkeys(("runner_up", "difference", "interval", "p"))
+    found |= {"winner": winner, "metric": metric, "seeds": [], "test": ""}
     if len(finalists) == 1:
-        verdict = f"Trial {winner} is the only finalist; a comparison needs two."
-        unknown = dict.fromkeys(("runner_up", "difference", "interval", "p"))
-        return verdict, {"winner": winner, "metric": metric, "seeds": [], **unknown, "test": ""}
+        return f"Trial {winner} is the only finalist; a comparison needs two.", found
     other = finalists[1].trial
     ours, theirs = (
         {s: objective.sign * v for s, v in zip(one.seeds, one.metrics[metric].values, strict=True)}
@@ -226,12 +223,11 @@ def compare(
     means = float(np.mean(list(ours.values())) - np.mean(list(theirs.values())))
     difference = float(apart.mean()) if seeds else means
     share = is_share(metric)
+    found |= {"runner_up": other, "seeds": seeds, "difference": difference}
 
     def number(value: float) -> str:
         return f"{100 * value:.1f}" if share else measured(metric, value)
 
-    interval: list[float] | None = None
-    p: float | None = None
     if len(seeds) < 2:
         shared = "one seed" if seeds else "seeds that they do not share"
         over = f"over {shared}: that says nothing about noise; give --seeds 2 or more."
@@ -241,8 +237,9 @@ def compare(
         over = f"on each of {len(seeds)} seeds: {same}."
     else:
         test = scipy.stats.ttest_1samp(apart, 0.0)
-        low, high = interval = [float(end) for end in test.confidence_interval(LEVEL)]
+        low, high = (float(end) for end in test.confidence_interval(LEVEL))
         p = float(test.pvalue)
+        found |= {"interval": [low, high], "p": p, "test": "paired t test"}
         noise = "within noise; either may be better"
         meaning = noise if low <= 0 <= high else f"more than noise (p = {p:.2g})"
         ends = f"{100 * LEVEL:.0f} % interval {number(low)} to {number(high)}"
@@ -251,13 +248,4 @@ def compare(
     # its own, or the other one breaks a constraint
     place = "behind" if difference < 0 else "ahead of"
     by = f"{number(abs(difference))} {'points' if share else f'in {metric}'}"
-    return f"Trial {winner} is {place} trial {other} by {by} {over}", {
-        "winner": winner,
-        "metric": metric,
-        "runner_up": other,
-        "seeds": seeds,
-        "difference": difference,
-        "interval": interval,
-        "p": p,
-        "test": "paired t test" if p is not None else "",
-    }
+    return f"Trial {winner} is {place} trial {other} by {by} {over}", found

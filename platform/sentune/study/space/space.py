@@ -297,9 +297,7 @@ class SearchSpace:
             else:
                 for setting, by_value in grid.items():
                     value: Any = settings.get(setting)
-                    key: Any = (
-                        value if value in by_value else json.dumps(value)
-                    )  # as from_dict has it
+                    key: Any = value if value in by_value else json.dumps(value)  # from_dict's
                     if key in by_value:
                         found[name] = by_value[key]
         return found

@@ -187,10 +187,8 @@ class StudySnapshot:
         for trial, of in found.items():
             runs = dict(sorted(of.items()))
             best = max(runs.values(), key=lambda run: self.objective.of(run.metrics))
-            known = FinalistRecord.of(
-                runs, trial=trial, settings=best.settings, readouts=best.readouts
-            )
-            finalists.append(known)
+            known = {"settings": best.settings, "readouts": best.readouts}
+            finalists.append(FinalistRecord.of(runs, trial=trial, **known))
         return ranked_finalists(finalists, self.objective, self.constraints)
 
     @property
