@@ -28,13 +28,7 @@ from sentune.study.runner.retention import Retention
 from sentune.study.runner.sharing import Claim, Sharing
 from sentune.study.runner.stalls import StallWatch
 from sentune.study.runner.trial_runner import Phase, TrialRunner
-from sentune.study.runner.trial_source import (
-    Candidate,
-    SearchSource,
-    Source,
-    name_of,
-    settle_orphans,
-)
+from sentune.study.runner.trial_source import Candidate, SearchSource, Source, settle_orphans
 from sentune.study.samplers.registry import identity_of_own
 from sentune.study.space.objectives import pareto_front
 from sentune.study.space.space import SearchSpace
@@ -43,7 +37,7 @@ from sentune.study.store.journal import StudyJournal
 from sentune.study.store.storage import open_storage, open_study, storage_url
 from sentune.study.store.study_index import FINALS, StudyPlace
 from sentune.study.store.study_view import IDENTITY, StudyView
-from sentune.study.store.trial_codec import run_name
+from sentune.study.store.trial_codec import name_of, run_name
 from sentune.study.store.trial_store import TrialStore
 from sentune.training import checkpoints
 from sentune.training.checkpoint_storage import storage_of

@@ -31,13 +31,7 @@ from sentune.errors import InvalidValue, PlanError, last_line
 from sentune.formatting import counted
 from sentune.io.atomic import read_document, written_for_now
 from sentune.io.object_store import StorageError, absolute
-from sentune.study.planning.checks import (
-    basic_authentication,
-    check_database,
-    check_writable,
-    http_answer,
-    tracking_silence,
-)
+from sentune.study.planning import checks
 from sentune.study.planning.connect import ANSWER_SECONDS, join, silent_head, token
 
 RAY_FIX = "install requirements.lock on both sides"
@@ -123,14 +117,14 @@ def job_server(address: str) -> list[Finding]:
     url = f"{address.rstrip('/')}/api/version"
     reached = Finding("reachable", address)
     try:
-        status, answer = http_answer(url, patience=ANSWER_SECONDS)
+        status, answer = checks.http_answer(url, patience=ANSWER_SECONDS)
         if status == 200 and _ray_version(answer):
             fix = "export RAY_AUTH_MODE=token before ray start, on every node"
             trouble = "the job server answers without a token"
             return [reached, Finding("authentication", trouble, fix)]
         if status != 200:
             having = {"Authorization": f"Bearer {token()}"}
-            status, answer = http_answer(url, having, patience=ANSWER_SECONDS)
+            status, answer = checks.http_answer(url, having, patience=ANSWER_SECONDS)
     except OSError as error:
         fix = "forward its port: ray dashboard cluster.yaml, or ssh -L 8265:127.0.0.1:8265 HEAD"
         return [Finding("reachable", f"nothing answers at {address} ({error})", fix)]
@@ -256,7 +250,7 @@ def marked(storage: str) -> Iterator[str]:
     Raises:
         PlanError, StorageError: the storage cannot be written.
     """
-    check_writable(storage)
+    checks.check_writable(storage)
     folder = absolute(storage).rstrip("/")
     with written_for_now(folder, f".sentune-check-{uuid.uuid4().hex}") as mark:
         yield mark
@@ -266,7 +260,7 @@ def storage_trouble(mark: str) -> str:
     """Return why this node cannot see the driver's file or write beside it; empty if it can."""
     folder, _, name = mark.rpartition("/")
     try:
-        check_writable(folder)
+        checks.check_writable(folder)
         seen = read_document(folder, name) is not None
     except (PlanError, StorageError) as error:
         return str(error)
@@ -279,7 +273,7 @@ def database_trouble(url: str) -> str:
     if url.startswith("postgresql"):  # rolls back the creation of a table
         statement = f"CREATE TABLE sentune_check_{uuid.uuid4().hex} (x INTEGER)"
     try:
-        check_database(url, statement=statement)
+        checks.check_database(url, statement=statement)
     except PlanError as error:
         return str(error)
     return ""
@@ -290,7 +284,7 @@ def tracking_trouble(uri: str) -> str:
     or refuses this user's password. Empty if it works."""
     if not uri.startswith(("http://", "https://")):
         try:
-            return tracking_silence(uri)
+            return checks.tracking_silence(uri)
         except PlanError as error:
             return str(error)
     path = "/api/2.0/mlflow/experiments/search?max_results=1"
@@ -298,7 +292,7 @@ def tracking_trouble(uri: str) -> str:
     host = address.netloc.rpartition("@")[2]
     anonymous = f"{address._replace(netloc=host).geturl().rstrip('/')}{path}"
     try:
-        status, _ = http_answer(anonymous, patience=MLFLOW_PATIENCE)
+        status, _ = checks.http_answer(anonymous, patience=MLFLOW_PATIENCE)
         if status < 400:
             open_to_all = "it needs no password, so anyone who reaches it gets in"
             return "" if address.hostname in LOOPBACK else open_to_all
@@ -307,8 +301,8 @@ def tracking_trouble(uri: str) -> str:
         known = credentials() if address.username is None else b""  # those of the URI are sent
         if known is None:
             return "it asks for a user and password, and ~/.mlflow/credentials has none"
-        having = {"Authorization": basic_authentication(known)} if known else {}
-        status, _ = http_answer(search, having, patience=MLFLOW_PATIENCE)
+        having = {"Authorization": checks.basic_authentication(known)} if known else {}
+        status, _ = checks.http_answer(search, having, patience=MLFLOW_PATIENCE)
     except OSError as error:
         return str(without_credentials(f"it does not answer ({error})"))
     return "" if status == 200 else f"it does not accept this user and password ({status})"

@@ -23,15 +23,9 @@ from sentune.errors import DamagedFile
 from sentune.formatting import is_share, measured
 from sentune.records import FinalistRecord, TrialRecord, measured_by
 from sentune.study.config import StudyConfig
-from sentune.study.runner.trial_source import (
-    FinalsSource,
-    identity,
-    name_of,
-    running_of,
-    settle_orphans,
-)
+from sentune.study.runner.trial_source import FinalsSource, running_of, settle_orphans
 from sentune.study.space.objectives import Objective, broken, ranked, ranked_finalists
-from sentune.study.store.trial_codec import MEMBER, SEED, run_name
+from sentune.study.store.trial_codec import MEMBER, SEED, identity, name_of, run_name
 from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoints import CheckpointStore
 

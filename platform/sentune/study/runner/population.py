@@ -55,13 +55,7 @@ class Population(Source):
     """
 
     def __init__(
-        self,
-        store: TrialStore,
-        space: SearchSpace,
-        *,
-        members: int,
-        generations: int,
-        seed: int,
+        self, store: TrialStore, space: SearchSpace, *, members: int, generations: int, seed: int
     ) -> None:
         if members < 2:
             raise InvalidValue("--population", members, "give 2 or more members")

@@ -62,7 +62,7 @@ class Candidate:
         attrs = run.user_attrs
         return cls(
             number=run.number,
-            name=name_of(run),
+            name=codec.name_of(run),
             settings=attrs[codec.SETTINGS],
             seed=attrs[codec.SEED],
             micro_batch=attrs.get(codec.MICRO_BATCH, 0),
@@ -334,18 +334,6 @@ class SearchSource(Source):
         return stored, running
 
 
-def name_of(run: FrozenTrial) -> str:
-    """Return the name of a stored run and its folder."""
-    if codec.TRIAL in run.user_attrs:
-        return codec.run_name(*identity(run))
-    return codec.run_name(run.number)
-
-
-def identity(run: FrozenTrial) -> tuple[int, int]:
-    """Return trial number and seed of a run of the finals."""
-    return run.user_attrs[codec.TRIAL], run.user_attrs[codec.SEED]
-
-
 def running_of(store: TrialStore) -> list[FrozenTrial]:
     """Return the trials that have not ended; without a driver, they are orphans."""
     return [run for run in store.trials() if run.state == Stored.RUNNING]
@@ -369,11 +357,11 @@ class FinalsSource(Source):
         self, store: TrialStore, wanted: Sequence[tuple[TrialRecord, int]], *, again: bool = False
     ) -> None:
         asked = {(trial.id, seed) for trial, seed in wanted}
-        orphans = [run for run in running_of(store) if identity(run) in asked]
+        orphans = [run for run in running_of(store) if codec.identity(run) in asked]
         super().__init__(store, orphans)
         # a run that failed for an external reason, such as a lost worker, is repeated
         answered = [] if again else [run for run in store.trials() if codec.answers(run)]
-        known = {identity(run) for run in orphans + answered}
+        known = {codec.identity(run) for run in orphans + answered}
         self._left = deque((trial, seed) for trial, seed in wanted if (trial.id, seed) not in known)
 
     def _start(self) -> int | None:

@@ -91,9 +91,7 @@ class PriorBand(RandomSampler):
 
 
 def shares(
-    settings: Mapping[str, Dimension],
-    centre: Mapping[str, Any],
-    best: Sequence[Mapping[str, Any]],
+    settings: Mapping[str, Dimension], centre: Mapping[str, Any], best: Sequence[Mapping[str, Any]]
 ) -> tuple[float, float, float]:
     """Return the probabilities of a draw at random, by the prior and around the best trial.
 

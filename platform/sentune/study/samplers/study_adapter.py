@@ -18,12 +18,7 @@ from statistics import median
 from typing import Any, TypeAlias
 
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna import distributions
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
@@ -44,13 +39,15 @@ BEST = 25
 """Most trials that TPE models as good ones (``default_gamma`` of Optuna 5.0.0)."""
 
 
-def distribution(dimension: Dimension) -> BaseDistribution:
+def distribution(dimension: Dimension) -> distributions.BaseDistribution:
     """Return the dimension as an Optuna distribution."""
     if isinstance(dimension, Choice):
-        return CategoricalDistribution(dimension.values)
+        return distributions.CategoricalDistribution(dimension.values)
     if isinstance(dimension, Uniform):
-        return FloatDistribution(dimension.low, dimension.high, log=dimension.log)
-    return IntDistribution(dimension.low, dimension.high, log=dimension.log, step=dimension.step)
+        return distributions.FloatDistribution(dimension.low, dimension.high, log=dimension.log)
+    return distributions.IntDistribution(
+        dimension.low, dimension.high, log=dimension.log, step=dimension.step
+    )
 
 
 def lines_of(settings: Mapping[str, Dimension]) -> Lines:
@@ -104,7 +101,7 @@ def shown(trial: FrozenTrial, lines: Lines) -> ShownTrial:
     found = _shallow(trial)
     found.params, found.distributions = as_shown(trial.params, lines), dict(trial.distributions)
     for name in lines.keys() & found.params.keys():
-        found.distributions[name] = IntDistribution(0, len(lines[name]) - 1)
+        found.distributions[name] = distributions.IntDistribution(0, len(lines[name]) - 1)
     found.user_attrs = {}
     found.system_attrs = {**trial.system_attrs, **trial.user_attrs.get(SAMPLER, {})}
     found.parent = trial.user_attrs.get(PARENT)

@@ -10,21 +10,8 @@ from typing import Any, TypeAlias
 from sentune.errors import InvalidValue
 from sentune.formatting import is_number
 from sentune.readouts.grid import Grid, Readout, grid_of
-from sentune.study.space.domains import (
-    Choice,
-    Conditions,
-    Dimension,
-    Integer,
-    Uniform,
-    Value,
-    active,
-    check_conditions,
-    dimension_from_dict,
-    narrowed,
-    needed,
-    parse_number,
-    settled,
-)
+from sentune.study.space import domains
+from sentune.study.space.domains import Choice, Dimension, Integer, Uniform, Value
 
 _KNOWN_POINTS = ("published", "starts", "grids", "tried", "suited", "history")
 
@@ -76,7 +63,7 @@ class SearchSpace:
     method: str = ""
     objective: str
     settings: Mapping[str, Dimension]
-    conditions: Conditions = field(default_factory=dict)
+    conditions: domains.Conditions = field(default_factory=dict)
     readouts: Mapping[str, ReadoutGrid] = field(default_factory=dict)
     searched_readouts: frozenset[str] = frozenset()
     mode: str = "max"
@@ -97,8 +84,8 @@ class SearchSpace:
             if not isinstance(dimension, Dimension):
                 fix = "give a Choice, Uniform or Integer; for a single value Choice(VALUE)"
                 raise InvalidValue(f"settings[{name}]", dimension, fix)
-        check_conditions(self.settings, self.fixed, self.conditions)
-        settings, conditions = settled(self.settings, self.fixed, self.conditions)
+        domains.check_conditions(self.settings, self.fixed, self.conditions)
+        settings, conditions = domains.settled(self.settings, self.fixed, self.conditions)
         object.__setattr__(self, "settings", settings)
         object.__setattr__(self, "conditions", conditions)
 
@@ -139,7 +126,7 @@ class SearchSpace:
             return 1
         name, *rest = names
         dimension = self.settings[name]
-        if not active(name, point, self.conditions) or isinstance(dimension, Uniform):
+        if not domains.active(name, point, self.conditions) or isinstance(dimension, Uniform):
             return self._count(rest, point)
         if any(name in asked for asked in self.conditions.values()):
             return sum(self._count(rest, {**point, name: value}) for value in dimension.values)
@@ -149,7 +136,7 @@ class SearchSpace:
         """Return a point: a value from ``suggest`` for every active setting."""
         point: dict[str, Value] = {}
         for name, dimension in self.settings.items():
-            if active(name, point, self.conditions):
+            if domains.active(name, point, self.conditions):
                 point[name] = suggest(name, dimension)
         return point
 
@@ -170,7 +157,7 @@ class SearchSpace:
             if dimension is None:
                 fix = self._searched
             elif name not in point:
-                fix = needed(name, self.conditions)
+                fix = domains.needed(name, self.conditions)
             elif name not in known or not dimension.contains(value):
                 fix = f"add {name}=VALUE (allowed: {dimension})"
             if fix:
@@ -233,7 +220,7 @@ class SearchSpace:
                 grids[name] = own[name].parse(text)
             elif name in settings:
                 own_values = typed if name in others else None
-                settings[name] = narrowed(name, settings[name], text, own_values)
+                settings[name] = domains.narrowed(name, settings[name], text, own_values)
             elif name in others and typed is not None:
                 values = dict.fromkeys(typed(name, part.strip()) for part in text.split(","))
                 settings[name] = Choice(*values)
@@ -243,10 +230,11 @@ class SearchSpace:
                 known = ", ".join(sorted({*self.settings, *self.fixed, *others, *own}))
                 raise InvalidValue(f"--set {name}", text, f"the settings are {known}")
         names = self.narrowed_names | set(wanted)
-        active_ones, conditions = settled(settings, fixed, self.conditions)
+        active_ones, conditions = domains.settled(settings, fixed, self.conditions)
         for name in wanted:
             if name in settings and name not in active_ones:
-                raise InvalidValue(f"--set {name}", wanted[name], needed(name, self.conditions))
+                fix = domains.needed(name, self.conditions)
+                raise InvalidValue(f"--set {name}", wanted[name], fix)
             if name in active_ones and active_ones[name].size == 1 and name not in conditions:
                 fixed[name] = active_ones.pop(name).at(0.0)  # a conditional one stays a setting
         for name in wanted.keys() & own.keys():
@@ -422,7 +410,7 @@ class SearchSpace:
                 settings[setting] = Choice(self.published[setting])
             else:
                 fixed[setting] = self.published[setting]
-        settings, conditions = settled(settings, fixed, self.conditions)
+        settings, conditions = domains.settled(settings, fixed, self.conditions)
         return replace(self, settings=settings, conditions=conditions, fixed=fixed)
 
     def points(self) -> list[dict[str, Value]]:
@@ -440,7 +428,7 @@ class SearchSpace:
             found = [
                 {**point, **new}
                 for point in found
-                for new in (added if active(name, point, self.conditions) else [{}])
+                for new in (added if domains.active(name, point, self.conditions) else [{}])
             ]
         return found
 
@@ -459,7 +447,7 @@ class SearchSpace:
         """Return the space that ``to_dict`` wrote."""
         known = {
             **_with_tuples(data),
-            "settings": {name: dimension_from_dict(d) for name, d in data["settings"].items()},
+            "settings": {n: domains.dimension_from_dict(d) for n, d in data["settings"].items()},
             "searched_readouts": frozenset(data["searched_readouts"]),
             "live": frozenset(data.get("live", ())),
         }
@@ -489,7 +477,7 @@ def _shown(value: Value) -> str:
 
 def _number(name: str, text: str) -> float:
     try:
-        return parse_number(text)
+        return domains.parse_number(text)
     except ValueError as error:
         raise InvalidValue(f"--set {name}", text, str(error)) from None
 

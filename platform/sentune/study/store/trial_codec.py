@@ -57,6 +57,18 @@ def run_name(trial: int, seed: int | None = None) -> str:
     return f"{trial:04d}" if seed is None else f"finalist-{trial:04d}-seed-{seed}"
 
 
+def name_of(run: FrozenTrial) -> str:
+    """Return the name of a stored run and its folder."""
+    if TRIAL in run.user_attrs:
+        return run_name(*identity(run))
+    return run_name(run.number)
+
+
+def identity(run: FrozenTrial) -> tuple[int, int]:
+    """Return trial number and seed of a run of the finals."""
+    return run.user_attrs[TRIAL], run.user_attrs[SEED]
+
+
 def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
     """Return the trial's record, as the summary shows it."""
     curve, notes = milestones(trial), trial.user_attrs
