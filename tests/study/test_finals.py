@@ -128,7 +128,7 @@ def test_a_finalist_that_holds_the_constraints_goes_before_a_better_one_that_doe
     cheap = Constraint.parse("toy/cost<=1")
     scene.search = replace(scene.search, constraints=[cheap])
     better, cheaper = finalist(0, 0.9, 0.9, cost=1.5), finalist(1, 0.8, 0.7, cost=1.0)
-    assert ranked_finalists([better, cheaper], SCORE) == [better, cheaper]
+    assert ranked_finalists([better, cheaper], SCORE, []) == [better, cheaper]
     order = ranked_finalists([better, cheaper], SCORE, [cheap])
     assert order == [cheaper, better]
     verdict, comparison = scene.finals().compared(order)
@@ -139,12 +139,12 @@ def test_a_finalist_that_holds_the_constraints_goes_before_a_better_one_that_doe
 
 def test_a_finalist_with_one_complete_seed_goes_after_those_with_more(scene: Scene) -> None:
     lucky, known = finalist(0, 0.9), finalist(1, 0.8, 0.7)
-    order = ranked_finalists([lucky, known], SCORE)
+    order = ranked_finalists([lucky, known], SCORE, [])
     assert order == [known, lucky]
     verdict, _ = scene.finals().compared(order)
     assert verdict.endswith("Trial 0 has a better mean, but only one of its seeds is complete.")
     alone = finalist(1, 0.8)
-    assert ranked_finalists([alone, lucky], SCORE) == [lucky, alone]
+    assert ranked_finalists([alone, lucky], SCORE, []) == [lucky, alone]
 
 
 def test_with_several_objectives_finalists_are_on_the_front(tmp_path: Path) -> None:

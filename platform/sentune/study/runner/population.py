@@ -111,14 +111,15 @@ class Population(Source):
         before = table[generation - 1] if generation else {}
         if any(not trial.state.is_finished() for trial in before.values()):
             return None
-        if generation and not self._best(before, generation):
+        best = self._best(before, generation) if generation else []
+        if generation and not best:
             return None
         member = next(m for m in range(self.members) if m not in table[generation])
         notes: dict[str, Any] = {MEMBER: member, GENERATION: generation}
         rng = np.random.default_rng([abs(self.seed), generation, member])
         known = self.space.first_points()
         if generation:
-            parent, point = self._descent(member, before, generation, rng)
+            parent, point = self._descent(member, before, best, rng)
             notes |= {PARENT: parent.number, BEGUN_AT: self._stop(generation - 1)}
         elif member < len(known):
             point = known[member]
@@ -133,14 +134,9 @@ class Population(Source):
         )
 
     def _descent(
-        self,
-        member: int,
-        before: Mapping[int, FrozenTrial],
-        generation: int,
-        rng: np.random.Generator,
+        self, member: int, before: dict[int, FrozenTrial], best: list[int], rng: np.random.Generator
     ) -> tuple[FrozenTrial, dict[str, Value]]:
         """Return the trial whose checkpoint a member continues from, and its new settings."""
-        best = self._best(before, generation)
         worst = [m for m in before if m not in best] + best[::-1]
         lost = max(self.replaced, len(before) - len(best))
         if member not in worst[:lost]:

@@ -64,14 +64,13 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
 
     def __init__(self, runner: TrialRunner, begun: Callable[[], None]) -> None:
         super().__init__(runner)
-        self._begun: Callable[[], None] | None = begun
+        self._begun = begun
         self._turn = 0.0  # time of the first turn of Tune's loop
 
     def begin(self) -> None:
         """Call ``begun`` once."""
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            begun()
+        begun, self._begun = self._begun, lambda: None
+        begun()
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         goes_on = self.runner.hear(trial.trial_id, result)
@@ -159,11 +158,9 @@ class StudySearch(SearchGenerator):  # type: ignore[misc]  # nor here
             self._ask_again = time.monotonic() + ASK_AGAIN_SECONDS
         return trial
 
-    def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
-    ) -> None:
+    def on_trial_complete(self, *event: Any, **more: Any) -> None:
         """Ask again at once, since another trial may start, or this one may run again."""
-        super().on_trial_complete(trial_id, result, error)
+        super().on_trial_complete(*event, **more)
         self._ask_again = 0.0
 
     def is_finished(self) -> bool:

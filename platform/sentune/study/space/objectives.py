@@ -89,9 +89,7 @@ def broken(finalist: FinalistRecord, constraints: Iterable[Constraint]) -> dict[
 
 
 def ranked_finalists(
-    finalists: Iterable[FinalistRecord],
-    objective: Objective,
-    constraints: Sequence[Constraint] = (),
+    finalists: Iterable[FinalistRecord], objective: Objective, constraints: Sequence[Constraint]
 ) -> list[FinalistRecord]:
     """Return finalists, the winner first.
 
