@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count, islice
 from typing import Any
 
@@ -24,6 +25,7 @@ from sentune.formatting import is_share, measured
 from sentune.records import FinalistRecord, TrialRecord, measured_by
 from sentune.study.config import StudyConfig
 from sentune.study.runner.trial_source import FinalsSource, running_of, settle_orphans
+from sentune.study.schedulers import NO_RUNGS
 from sentune.study.space.objectives import Objective, broken, ranked, ranked_finalists
 from sentune.study.store.trial_codec import MEMBER, SEED, identity, name_of, run_name
 from sentune.study.store.trial_store import TrialStore
@@ -44,12 +46,7 @@ class Finals:
 
     def __init__(self, *, study: optuna.Study, store: TrialStore, config: StudyConfig) -> None:
         self.search, self.config = store, config
-        self.store = TrialStore(
-            study=study,
-            storage=store.storage,
-            objectives=store.objectives,
-            budget=config.max_examples,
-        )
+        self.store = replace(store, study=study, scheduler=NO_RUNGS, constraints=())
         settle_orphans(self.store)
         wanted = [(trial, seed) for trial in self._chosen() for seed in self.seeds()]
         known = {(trial.id, seed) for trial, seed in wanted}
