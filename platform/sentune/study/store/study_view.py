@@ -187,7 +187,7 @@ class StudySnapshot:
         for trial, of in found.items():
             runs = dict(sorted(of.items()))
             best = max(runs.values(), key=lambda run: self.objective.of(run.metrics))
-            known = {"settings": best.settings, "readouts": best.readouts}
+            known: dict[str, Any] = {"settings": best.settings, "readouts": best.readouts}
             finalists.append(FinalistRecord.of(runs, trial=trial, **known))
         return ranked_finalists(finalists, self.objective, self.constraints)
 
