@@ -16,27 +16,25 @@ Compare = Callable[[Tensor, Tensor], Tensor]
 
 
 class Pairs:
-    """N sentence pairs over S distinct sentences, in order of first appearance."""
+    """N sentence pairs over S distinct sentences, in order of first appearance.
+
+    Attributes:
+        rows: indices into ``sentences`` of the first and second sides, [N] each.
+    """
 
     def __init__(self, first: tuple[str, ...], second: tuple[str, ...]) -> None:
         self.first, self.second = first, second
         both = (sentence for pair in zip(first, second, strict=True) for sentence in pair)
         row = {sentence: i for i, sentence in enumerate(dict.fromkeys(both))}
         self.sentences = tuple(row)
-        self._rows = tuple(torch.tensor([row[s] for s in side]) for side in (first, second))
+        self.rows = tuple(np.array([row[s] for s in side], np.int64) for side in (first, second))
 
     def __len__(self) -> int:
         return len(self.first)
 
-    @property
-    def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the indices into ``sentences`` of the first and second sides, [N] each."""
-        first, second = self._rows
-        return first.numpy(), second.numpy()
-
     def compare(self, embeddings: Tensor, compare: Compare) -> NDArray[np.float64]:
         """Return ``compare(first, second)`` of each pair, [N], given ``sentences``' [S, D]."""
-        first, second = (rows.to(embeddings.device) for rows in self._rows)
+        first, second = (torch.from_numpy(rows).to(embeddings.device) for rows in self.rows)
         parts = [
             compare(embeddings[i], embeddings[j])
             for i, j in zip(torch.split(first, CHUNK), torch.split(second, CHUNK), strict=True)
