@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from sentune.embedder.references import rows_of
 from sentune.errors import CorpusError, InvalidValue, first_line
@@ -24,7 +25,7 @@ from sentune.geometry.points import Points
 from sentune.tasks.nearest_passages import NOTHING, NearestPassages
 
 if TYPE_CHECKING:
-    from sentune.embedder.encode import Comparing, Embeddings
+    from sentune.embedder.encode import Comparing
 
 ROWS = 4096  # rows of a row group; 4,096 embeddings of 768 numbers take 12.6 MB
 SENTENCES, FAISS = "sentences.parquet", "points.faiss"
@@ -84,7 +85,7 @@ class SentenceIndex:
         )
         if faiss is not None:
             table = pq.read_table(folder / SENTENCES, columns=["embedding"])
-            points = _unit(rows_of(table["embedding"]))
+            points = F.normalize(torch.from_numpy(rows_of(table["embedding"]))).numpy()
             try:
                 made = faiss.index_factory(points.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
                 made.train(points)
@@ -108,7 +109,7 @@ class SentenceIndex:
                 index = faiss.read_index(str(self.folder / FAISS))
             except RuntimeError as error:
                 raise self._damaged(FAISS, error) from error
-            scores, places = index.search(_unit(embedded.float().cpu().numpy()), k)
+            scores, places = index.search(F.normalize(embedded.float()).cpu().numpy(), k)
         else:
             nearest = NearestPassages(embedded, embedder.geometry, depth=k, score=score)
             for batch in self._batches("embedding"):
@@ -244,8 +245,3 @@ def _faiss(geometry: Geometry) -> Any:
         fix = "FAISS is not installed: pip install 'sentune[search]'"
         raise InvalidValue("--factory", FAISS, fix) from error
     return faiss
-
-
-def _unit(points: Embeddings) -> Embeddings:
-    lengths = np.linalg.norm(points, axis=1, keepdims=True)
-    return np.ascontiguousarray(points / np.maximum(lengths, 1e-12), dtype=np.float32)

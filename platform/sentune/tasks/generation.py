@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS, Corpus, Kind
@@ -164,17 +165,19 @@ def _named(name: str, prefix: str, values: Iterable[float]) -> dict[str, float]:
 def _items(corpus: Corpus, taken: set[str]) -> list[Items]:
     """Return a corpus's items by operation, in the order of ``OPERATIONS``."""
     require(corpus, Kind.OPERATIONS, "generation")
-    columns, items = corpus.table.to_pydict(), []
+    items = []
     for operation in OPERATIONS:
-        places = [i for i, name in enumerate(columns["operation"]) if name == operation]
-        if places:
-            name = free_name((operation, f"{operation}-{corpus.spec.partition(':')[0]}"), taken)
-            firsts, seconds, targets = (
-                [columns[side][i] for i in places] for side in ("first", "second", "target")
+        rows = corpus.table.filter(pc.field("operation") == operation)
+        if rows.num_rows:
+            items.append(
+                Items(
+                    name=free_name(
+                        (operation, f"{operation}-{corpus.spec.partition(':')[0]}"), taken
+                    ),
+                    operation=operation,
+                    firsts=rows["first"].to_pylist(),
+                    seconds=rows["second"].to_pylist() if operation in PAIR_OPERATIONS else None,
+                    targets=rows["target"].to_pylist(),
+                )
             )
-            others = seconds if operation in PAIR_OPERATIONS else None
-            found = Items(
-                name=name, operation=operation, firsts=firsts, seconds=others, targets=targets
-            )
-            items.append(found)
     return items
