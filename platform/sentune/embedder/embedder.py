@@ -283,10 +283,7 @@ class InvertibleEmbedder(PointEmbedder):
 
         ``component_from`` is as in ``represent``; ``task`` uses the sentences of each STS task.
         """
-
-        def represent(sentences: Sequence[str]) -> dict[str, Tensor]:
-            return self.represent(sentences, component_from, batch_size=batch_size)
-
+        represent = partial(self.represent, component_from=component_from, batch_size=batch_size)
         own = self._representations(batch_size).features
         return evaluate_representations(tasks, represent, features=own, readouts=readouts)
 
