@@ -5,7 +5,7 @@ InterSent section 3.4 and Table 1. Legend: N = items of an operation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -162,22 +162,17 @@ def _named(name: str, prefix: str, values: Iterable[float]) -> dict[str, float]:
     return {f"{name}/{prefix}{rouge}": float(v) for rouge, v in zip(ROUGE, values, strict=True)}
 
 
-def _items(corpus: Corpus, taken: set[str]) -> list[Items]:
-    """Return a corpus's items by operation, in the order of ``OPERATIONS``."""
+def _items(corpus: Corpus, taken: set[str]) -> Iterator[Items]:
+    """Yield a corpus's items by operation, in the order of ``OPERATIONS``."""
     require(corpus, Kind.OPERATIONS, "generation")
-    items = []
     for operation in OPERATIONS:
         rows = corpus.table.filter(pc.field("operation") == operation)
         if rows.num_rows:
-            items.append(
-                Items(
-                    name=free_name(
-                        (operation, f"{operation}-{corpus.spec.partition(':')[0]}"), taken
-                    ),
-                    operation=operation,
-                    firsts=rows["first"].to_pylist(),
-                    seconds=rows["second"].to_pylist() if operation in PAIR_OPERATIONS else None,
-                    targets=rows["target"].to_pylist(),
-                )
+            names = operation, f"{operation}-{corpus.spec.partition(':')[0]}"
+            yield Items(
+                name=free_name(names, taken),
+                operation=operation,
+                firsts=rows["first"].to_pylist(),
+                seconds=rows["second"].to_pylist() if operation in PAIR_OPERATIONS else None,
+                targets=rows["target"].to_pylist(),
             )
-    return items
