@@ -12,7 +12,8 @@ from sentune.corpora.formats import read
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
 from sentune.summary import read_summary
-from sentune.tasks import References, evaluate, make_tasks, with_prior
+from sentune.tasks import References, evaluate
+from sentune.tasks.choose import make_tasks, with_prior
 from tests.end_to_end.jobs import command, finish
 
 VOTES = {

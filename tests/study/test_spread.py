@@ -12,7 +12,8 @@ import torch
 from sentune.corpora.ray_map import over_cluster, several_machines
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.geometry.boxes import Boxes
-from sentune.tasks import References, ambiguous_sweep, make_tasks
+from sentune.tasks import References, ambiguous_sweep
+from sentune.tasks.choose import make_tasks
 
 pytestmark = pytest.mark.cluster
 

@@ -24,7 +24,8 @@ from sentune.geometry.points import Points
 from sentune.job.families import make_job
 from sentune.job.options import JobOptions
 from sentune.study.space import SearchSpace, Uniform
-from sentune.tasks import Result, evaluate, kind_of, make_tasks, own, read_judged, task_and_corpus
+from sentune.tasks import Result, evaluate, kind_of, own, read_judged, task_and_corpus
+from sentune.tasks.choose import make_tasks
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_tasks import NLI, Cosine

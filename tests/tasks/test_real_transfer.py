@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sentune.corpora import read
 from sentune.geometry import Points
-from sentune.tasks import Model
+from sentune.tasks.base import Model
 from sentune.tasks.transfer import TRANSFER, Transfer
 
 DATA = Path(os.environ.get("SENTUNE_DATA", "no-data"))

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue, TrialFailed
-from sentune.tasks import DirectionTask, Rte, Sts, Task, evaluate, make_tasks, tasks_for
+from sentune.tasks import DirectionTask, Rte, Sts, Task, evaluate, tasks_for
+from sentune.tasks.choose import make_tasks
 
 
 class Cosine:

@@ -15,7 +15,8 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_pre
 from sentune.corpora.schema import Kind
 from sentune.errors import CorpusError, InvalidValue, TrialFailed
 from sentune.geometry import Points
-from sentune.tasks import Model, ModelTask, evaluate
+from sentune.tasks import ModelTask, evaluate
+from sentune.tasks.base import Model
 from sentune.tasks.transfer import Transfer, TransferRelatedness
 from sentune.tasks.transfer_solver import RELATEDNESS_GRID
 from tests.tasks.transfer_scenes import Memory, corpus, sentences

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.geometry import Points
-from sentune.tasks import Model
+from sentune.tasks.base import Model
 
 
 def corpus(kind: Kind, rows: Sequence[tuple]) -> Corpus:

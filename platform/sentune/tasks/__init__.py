@@ -1,21 +1,19 @@
 """Evaluation tasks: their data, protocols and metrics."""
 
 from sentune.tasks.ambiguous import AmbiguousRte
-from sentune.tasks.base import Model, ModelTask, Result, Task, evaluate
+from sentune.tasks.base import ModelTask, Result, Task, evaluate
 from sentune.tasks.choose import (
     LEFT_OUT,
     TRAINING,
     check_posed,
     judged_rows,
     kind_of,
-    make_tasks,
     of_task,
     pose,
     read_judged,
     read_selected,
     task_and_corpus,
     tasks_for,
-    with_prior,
 )
 from sentune.tasks.direction import DirectionTask, bag_of_words_direction, entailment_pairs
 from sentune.tasks.generation import Generation
@@ -32,7 +30,6 @@ __all__ = [
     "AmbiguousRte",
     "DirectionTask",
     "Generation",
-    "Model",
     "ModelTask",
     "References",
     "Result",
@@ -46,12 +43,10 @@ __all__ = [
     "evaluate",
     "judged_rows",
     "kind_of",
-    "make_tasks",
     "of_task",
     "pose",
     "read_judged",
     "read_selected",
     "task_and_corpus",
     "tasks_for",
-    "with_prior",
 ]
