@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from sentune.embedder.encode import Comparing, listed
+from sentune.embedder.encode import listed
 from sentune.embedder.interpret import Interpretation, interpret
 from sentune.embedder.load import read_model
 from sentune.embedder.operations import Operations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sentune.embedder.index import Found
 
 
-class Embedder(Comparing, Operations):
+class Embedder(Operations):
     """A trained model with its tokenizer, readouts and reference sentences.
 
     Example::

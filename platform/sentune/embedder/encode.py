@@ -33,121 +33,6 @@ BATCHES_PER_BLOCK = 64  # sentences are sorted by length within a block, which l
 LONG = 20  # batches above which encoding shows a progress bar on a terminal
 
 
-class Encoding:
-    """Base class of ``Embedder`` that encodes sentences; see there for the attributes."""
-
-    method: SentenceMethod
-    tokenizer: Tokenizer | WordTokenizer
-    references: StoredReferences | None
-    device: torch.device
-    max_length: int
-
-    @property
-    def name(self) -> str:
-        """Key of the method in ``sentune.methods``."""
-        return self.method.name
-
-    def encode(
-        self,
-        sentences: str | Iterable[str],
-        *,
-        batch_size: int = 64,
-        show_progress: bool | None = None,
-    ) -> Embeddings:
-        """Return float32 packed embeddings of N sentences, [N, D], or of a single string, [D].
-
-        Args:
-            sentences: sentences to encode. Long ones are truncated to ``max_length``; repeated ones
-                within 64 batches are encoded once; no sentences give [0, D].
-            batch_size: sentences per batch; those of a batch have similar lengths.
-            show_progress: whether to show a progress bar; None: for more than 20 batches, on a
-                terminal or in a notebook with ipywidgets.
-
-        Raises:
-            InvalidValue: ``sentences`` is not an iterable of strings, or ``batch_size`` is below 1.
-        """
-        one = isinstance(sentences, str)
-        several = [sentences] if isinstance(sentences, str) else sentences
-        rows = self.embed(several, batch_size=batch_size, show_progress=show_progress)
-        return as_array(rows, one=one)
-
-    def embed(
-        self,
-        sentences: Iterable[str],
-        *,
-        batch_size: int = 64,
-        show_progress: bool | None = None,
-    ) -> Tensor:
-        """Return the embeddings as ``encode`` does, as a tensor on the model's device, [N, D]."""
-        if batch_size < 1:
-            raise InvalidValue("batch_size", batch_size, "it must be at least 1")
-        sentences = listed(sentences)
-        if not sentences:
-            # only the method knows its width, so embed one sentence and drop it
-            return self._embed_block([""], 1, lambda done: None)[:0]
-        console = Console(stderr=True)
-        if show_progress is None:
-            widgets = console.is_jupyter and find_spec("ipywidgets") is not None
-            watched = console.is_terminal or widgets
-            show_progress = watched and len(sentences) > LONG * batch_size
-        step = batch_size * BATCHES_PER_BLOCK
-        parts = [sentences[at : at + step] for at in range(0, len(sentences), step)]
-        with Progress(console=console, disable=not show_progress) as progress:
-            bar = progress.add_task("Encoding", total=len(sentences))
-            advance = partial(progress.advance, bar)
-            return torch.cat([self._embed_block(part, batch_size, advance) for part in parts])
-
-    def embed_known(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
-        """Return the embeddings as ``embed`` does, without encoding stored references again."""
-        if self.references is None:
-            return self.embed(sentences, batch_size=batch_size)
-        stored = self.references.sentences
-        row = {text: i for i, text in enumerate(dict.fromkeys((*stored, *sentences)))}
-        table = self.references.embeddings.to(self.device)
-        if fresh := list(row)[len(stored) :]:
-            table = torch.cat([table, self.embed(fresh, batch_size=batch_size)])
-        rows = [row[sentence] for sentence in sentences]
-        return table[torch.tensor(rows, dtype=torch.long, device=self.device)]
-
-    @cached_property
-    def _width(self) -> int:
-        return self.embed([]).shape[1]
-
-    def _rows(self, sentences: Sentences) -> Tensor:
-        """Return embeddings of sentences, or given ones, on the model's device, [N, D].
-
-        Raises:
-            InvalidValue: given embeddings do not have the model's width.
-        """
-        if not _are_numbers(sentences):
-            return self.embed([sentences] if isinstance(sentences, str) else sentences)
-        width = self._width
-        if sentences.ndim not in (1, 2) or sentences.shape[-1] != width:
-            fix = f"this model's embeddings have {width} numbers each"
-            raise InvalidValue("embeddings", f"an array of shape {(*sentences.shape,)}", fix)
-        if isinstance(sentences, np.ndarray):
-            sentences = torch.from_numpy(np.array(sentences, np.float32))
-        return sentences.detach().to(self.device, torch.float32).reshape(-1, width)
-
-    def _embed_block(
-        self, sentences: Sequence[str], batch_size: int, advance: Callable[[int], None]
-    ) -> Tensor:
-        row = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
-        tokens = self.tokenizer.encode(list(row), self.max_length)
-        chunks, restore = length_sorted_chunks(
-            tokens, batch_size, self.tokenizer.pad_id, self.device.type
-        )
-        parts = []
-        with torch.no_grad():
-            for chunk in chunks:
-                here = chunk.to(self.device)
-                parts.append(self.method.embed(here.input_ids, here.attention_mask))
-                advance(len(here.input_ids))
-        advance(len(sentences) - len(row))
-        places = restore[[row[sentence] for sentence in sentences]]
-        return torch.cat(parts)[places.to(self.device)]
-
-
 def listed(sentences: Iterable[str], name: str = "sentences") -> list[str]:
     """Return sentences as a list.
 
@@ -255,15 +140,87 @@ class Direction:
         return cls("second" if margin < 0 else "neither", margin)
 
 
-class Comparing(Encoding):
-    """Base class of ``Embedder`` that compares pairs of sentences or embeddings."""
+class Encoding:
+    """Base class of ``Embedder`` that encodes and compares sentences; see there for attributes."""
 
+    method: SentenceMethod
+    tokenizer: Tokenizer | WordTokenizer
     readouts: dict[str, Any]
+    references: StoredReferences | None
+    device: torch.device
+    max_length: int
+
+    @property
+    def name(self) -> str:
+        """Key of the method in ``sentune.methods``."""
+        return self.method.name
 
     @property
     def geometry(self) -> Geometry:
         """Return the geometry that compares embeddings."""
         return self.method.geometry
+
+    def encode(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        batch_size: int = 64,
+        show_progress: bool | None = None,
+    ) -> Embeddings:
+        """Return float32 packed embeddings of N sentences, [N, D], or of a single string, [D].
+
+        Args:
+            sentences: sentences to encode. Long ones are truncated to ``max_length``; repeated ones
+                within 64 batches are encoded once; no sentences give [0, D].
+            batch_size: sentences per batch; those of a batch have similar lengths.
+            show_progress: whether to show a progress bar; None: for more than 20 batches, on a
+                terminal or in a notebook with ipywidgets.
+
+        Raises:
+            InvalidValue: ``sentences`` is not an iterable of strings, or ``batch_size`` is below 1.
+        """
+        one = isinstance(sentences, str)
+        several = [sentences] if isinstance(sentences, str) else sentences
+        rows = self.embed(several, batch_size=batch_size, show_progress=show_progress)
+        return as_array(rows, one=one)
+
+    def embed(
+        self,
+        sentences: Iterable[str],
+        *,
+        batch_size: int = 64,
+        show_progress: bool | None = None,
+    ) -> Tensor:
+        """Return the embeddings as ``encode`` does, as a tensor on the model's device, [N, D]."""
+        if batch_size < 1:
+            raise InvalidValue("batch_size", batch_size, "it must be at least 1")
+        sentences = listed(sentences)
+        if not sentences:
+            # only the method knows its width, so embed one sentence and drop it
+            return self._embed_block([""], 1, lambda done: None)[:0]
+        console = Console(stderr=True)
+        if show_progress is None:
+            widgets = console.is_jupyter and find_spec("ipywidgets") is not None
+            watched = console.is_terminal or widgets
+            show_progress = watched and len(sentences) > LONG * batch_size
+        step = batch_size * BATCHES_PER_BLOCK
+        parts = [sentences[at : at + step] for at in range(0, len(sentences), step)]
+        with Progress(console=console, disable=not show_progress) as progress:
+            bar = progress.add_task("Encoding", total=len(sentences))
+            advance = partial(progress.advance, bar)
+            return torch.cat([self._embed_block(part, batch_size, advance) for part in parts])
+
+    def embed_known(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
+        """Return the embeddings as ``embed`` does, without encoding stored references again."""
+        if self.references is None:
+            return self.embed(sentences, batch_size=batch_size)
+        stored = self.references.sentences
+        row = {text: i for i, text in enumerate(dict.fromkeys((*stored, *sentences)))}
+        table = self.references.embeddings.to(self.device)
+        if fresh := list(row)[len(stored) :]:
+            table = torch.cat([table, self.embed(fresh, batch_size=batch_size)])
+        rows = [row[sentence] for sentence in sentences]
+        return table[torch.tensor(rows, dtype=torch.long, device=self.device)]
 
     @overload
     def similarity(self, a: str, b: str) -> float: ...  # type: ignore[overload-overlap]
@@ -358,6 +315,44 @@ class Comparing(Encoding):
         compare = extent_direction(self.geometry) if by_extent else self.geometry.direction
         found = [Direction.of(float(margin)) for margin in self._compare(a, b, compare).double()]
         return found[0] if single(a, b) else found
+
+    @cached_property
+    def _width(self) -> int:
+        return self.embed([]).shape[1]
+
+    def _rows(self, sentences: Sentences) -> Tensor:
+        """Return embeddings of sentences, or given ones, on the model's device, [N, D].
+
+        Raises:
+            InvalidValue: given embeddings do not have the model's width.
+        """
+        if not _are_numbers(sentences):
+            return self.embed([sentences] if isinstance(sentences, str) else sentences)
+        width = self._width
+        if sentences.ndim not in (1, 2) or sentences.shape[-1] != width:
+            fix = f"this model's embeddings have {width} numbers each"
+            raise InvalidValue("embeddings", f"an array of shape {(*sentences.shape,)}", fix)
+        if isinstance(sentences, np.ndarray):
+            sentences = torch.from_numpy(np.array(sentences, np.float32))
+        return sentences.detach().to(self.device, torch.float32).reshape(-1, width)
+
+    def _embed_block(
+        self, sentences: Sequence[str], batch_size: int, advance: Callable[[int], None]
+    ) -> Tensor:
+        row = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
+        tokens = self.tokenizer.encode(list(row), self.max_length)
+        chunks, restore = length_sorted_chunks(
+            tokens, batch_size, self.tokenizer.pad_id, self.device.type
+        )
+        parts = []
+        with torch.no_grad():
+            for chunk in chunks:
+                here = chunk.to(self.device)
+                parts.append(self.method.embed(here.input_ids, here.attention_mask))
+                advance(len(here.input_ids))
+        advance(len(sentences) - len(row))
+        places = restore[[row[sentence] for sentence in sentences]]
+        return torch.cat(parts)[places.to(self.device)]
 
     def _compare(self, a: Sentences, b: Sentences, compare: Compare) -> Tensor:
         """Return ``compare`` of paired sentences or embeddings, [N]."""

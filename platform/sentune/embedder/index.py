@@ -25,7 +25,7 @@ from sentune.geometry.points import Points
 from sentune.tasks.nearest_passages import NOTHING, NearestPassages
 
 if TYPE_CHECKING:
-    from sentune.embedder.encode import Comparing
+    from sentune.embedder.encode import Encoding
 
 ROWS = 4096  # rows of a row group; 4,096 embeddings of 768 numbers take 12.6 MB
 SENTENCES, FAISS = "sentences.parquet", "points.faiss"
@@ -56,7 +56,7 @@ class SentenceIndex:
 
     @staticmethod
     def build(
-        embedder: Comparing,
+        embedder: Encoding,
         source: Path,
         folder: Path,
         *,
@@ -97,7 +97,7 @@ class SentenceIndex:
         return done
 
     def search(
-        self, embedder: Comparing, queries: Sequence[str], *, k: int, by: str
+        self, embedder: Encoding, queries: Sequence[str], *, k: int, by: str
     ) -> list[list[Found]]:
         """Return the k best sentences for each query, the best first; see ``Embedder.search``."""
         score = _score(embedder.geometry, by)
@@ -143,7 +143,7 @@ class SentenceIndex:
             start += len(batch)
         return found
 
-    def _refuse_other(self, embedder: Comparing) -> None:
+    def _refuse_other(self, embedder: Encoding) -> None:
         """Check that the model made the index, by its embedding of the first sentence.
 
         Raises:
@@ -161,7 +161,7 @@ class SentenceIndex:
 
 
 def write_embeddings(
-    embedder: Comparing,
+    embedder: Encoding,
     source: Path,
     out: Path,
     *,

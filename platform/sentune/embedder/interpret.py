@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from sentune.embedder.encode import Comparing, listed
+from sentune.embedder.encode import Encoding, listed
 from sentune.errors import InvalidValue
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.interpretations.distinct import Distinct, most_distinct
@@ -52,7 +52,7 @@ class Interpreted(Distinct):
 
 
 def interpret(
-    model: Comparing,
+    model: Encoding,
     sentence: str,
     k: int,
     references: Sequence[str] | None = None,
@@ -95,7 +95,7 @@ def interpret(
 
 
 def _others(
-    model: Comparing, sentence: str, references: Sequence[str] | None
+    model: Encoding, sentence: str, references: Sequence[str] | None
 ) -> tuple[list[str], Tensor]:
     """Return the distinct references without the sentence itself, and their embeddings."""
     own = _plain(sentence)
