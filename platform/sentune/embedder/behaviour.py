@@ -90,7 +90,7 @@ def _judged(model: Embedder, task: PairTask) -> dict[str, Any] | None:
         labels: Sequence[Any] = _rounded(task.scores[rows].tolist(), 6)
         entry["gold"] = labels
     else:
-        positive = _positive(task, rows)
+        positive = task.positive[rows]
         hits, away = (scores > limit) == positive, np.abs(scores - limit)
         right, wrong = _surest(np.flatnonzero(hits), away), _surest(np.flatnonzero(~hits), away)
         labels = np.where(positive, "entailment", "other").tolist()
@@ -117,11 +117,6 @@ def _comparison(model: Embedder, task: PairTask) -> tuple[Compare | None, str]:
     if geometry.symmetric:
         return None, str(by)
     return (extent_direction(geometry) if by == "extent" else geometry.direction), str(by)
-
-
-def _positive(task: Rte | DirectionTask, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which of the rows are entailments."""
-    return task.positive[rows] if isinstance(task, Rte) else np.ones(len(rows), dtype=bool)
 
 
 def _surest(rows: NDArray[np.int64], away: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -165,7 +160,7 @@ def _flat_map(model: Embedder, task: PairTask, rows: NDArray[np.int64]) -> dict[
         similar = task.scores[rows] > np.median(task.scores)
         kinds = np.where(similar, "more similar", "less similar")
     else:
-        kinds = np.where(_positive(task, rows), "entailment", "other")
+        kinds = np.where(task.positive[rows], "entailment", "other")
     pairs = [(task.pairs.first[row], task.pairs.second[row]) for row in rows]
     texts = list(dict.fromkeys(text for pair in pairs for text in pair))
     centres = _region(model.geometry, model.embed_known(texts))[0].double().cpu()

@@ -77,6 +77,7 @@ class DirectionTask:
             raise CorpusError(corpus.spec, f"{name} needs entailments in one direction; found none")
         self.name, self.exclude = name, exclude
         self.pairs = Pairs(*(tuple(side) for side in zip(*chosen, strict=True)))
+        self.positive = np.ones(len(self.pairs), dtype=bool)
         surpluses = surplus(self.pairs, characters)
         self.strata: dict[str, NDArray[np.bool_]] = {
             "longer": surpluses < 0,
