@@ -148,8 +148,7 @@ class AmbiguousRte(InterpretationTask):
         grids = self.grids_or_reason(readouts)
         if isinstance(grids, str):
             return self.without(result, (*METRICS, *OF_SETS), grids)
-        rows = (self.rows(side, embeddings) for side in (self.pairs.first, self.pairs.second))
-        premises, hypotheses = (side.cpu().numpy() for side in rows)
+        premises, hypotheses = self.pairs.rows
         references, sizes = self.references_within(grids, embeddings)
         finder = RangeFinder(
             boxes=boxes,

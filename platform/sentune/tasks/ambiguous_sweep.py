@@ -191,7 +191,7 @@ def _table(
 
 
 def _coverage(found: Ranges, finder: RangeFinder) -> dict[str, Any]:
-    alphas = [alpha for alpha in finder.cells.edges.tolist() if alpha >= finder.smallest_alpha]
+    alphas = finder.cells.edges.tolist()
     dtype = found.largest.dtype.type  # ``Cells`` rounds the alphas to it
     uncovered = [float(np.mean(found.largest <= dtype(alpha))) for alpha in alphas]
     quantiles = np.quantile(found.own, QUANTILES).tolist()
@@ -271,10 +271,6 @@ class RangeFinder:
     def groups(self) -> Groups:
         return Groups(self.cells.count, len(self.sizes))
 
-    @property
-    def smallest_alpha(self) -> float:
-        return min(alpha_1 for alpha_1, _ in self.alphas)
-
     def blocks(self, intersection: Literal["gumbel", "hard"]) -> list[Block]:
         """Return blocks of all pairs, sorted by premise to share work on equal premises."""
         order = np.lexsort((self.hypotheses, self.premises))
@@ -290,7 +286,7 @@ class RangeFinder:
         sides = self.premises[block.pairs], self.hypotheses[block.pairs]
         used, places = np.unique(np.stack(sides), return_inverse=True)
         some = self.sentences[torch.from_numpy(used).to(self.sentences.device)]
-        kept = list(covered(boxes, some, self.references, self.smallest_alpha))
+        kept = list(covered(boxes, some, self.references, float(self.cells.edges[0])))
         corners = boxes.corners(some)
         found = Interpretations.of(
             corners, boxes.corners(self.references), kept, self._group, self.groups.own
