@@ -53,12 +53,9 @@ class StoredReferences:
     def save(self, folder: Path) -> None:
         """Write ``references.parquet`` with the columns ``text`` and ``embedding``, D float32."""
         numbers = self.embeddings.detach().float().cpu().contiguous()
-        vectors = pa.FixedSizeListArray.from_arrays(
-            pa.array(numbers.flatten().numpy()), numbers.shape[1]
-        )
-        texts = pa.array(self.sentences, pa.string())
-        table = pa.table({"text": texts, "embedding": vectors})
-        table = table.replace_schema_metadata({SIZES: json.dumps(dict(self.sizes))})
+        vectors = pa.FixedSizeListArray.from_arrays(numbers.flatten().numpy(), numbers.shape[1])
+        columns = {"text": pa.array(self.sentences, pa.string()), "embedding": vectors}
+        table = pa.table(columns, metadata={SIZES: json.dumps(dict(self.sizes))})
         pq.write_table(table, folder / REFERENCES_FILE)
 
     @classmethod
