@@ -32,10 +32,6 @@ PREFIXES = ("hf:", "random:")
 Encode = Callable[[list[str], int], Tensor]
 """Function of N sentences and a batch size that returns embeddings, [N, D]."""
 
-POOLING = {"mean": "mean", "cls": "cls", "max": "max", "last": "lasttoken"}
-"""Value of ``pooling`` -> mode of sentence-transformers' ``Pooling``. ``pooler``, the model's own
-pooled output, has none."""
-
 _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 
 PROMPTS = {"eol": 'This sentence : "{}" means in one word:"'}
@@ -145,7 +141,7 @@ def _sentence_transformer(
             if options.pooling == "cls" and not begins_with_cls(tokenizer):
                 fix = f"{name} puts no [CLS] before a sentence; use mean or last"
                 raise InvalidValue("pooling", "cls", fix)
-            mode = POOLING[options.pooling or "mean"]
+            mode = "lasttoken" if options.pooling == "last" else options.pooling or "mean"
             pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode=mode)
             return SentenceTransformer(modules=[transformer, pooling], device=str(device))
     except (OSError, ValueError, TypeError) as error:
