@@ -31,9 +31,6 @@ from sentune.tasks.sts import METRICS, bootstraps
 BAG_OF_WORDS_ROWS = 300_000
 """Largest number of rows that the bag of words is trained on; NLI has 275,601 triplets."""
 
-Average = Callable[[Sequence[str]], Tensor]
-"""N sentences -> [N, D] averages of the vectors of their words."""
-
 
 @dataclass(frozen=True)
 class Baselines:
@@ -82,7 +79,7 @@ def baselines_of(job: JobFamily, judged: Sequence[Corpus]) -> Baselines:
 def baselines(
     train: Prepared | None,
     judged: Sequence[Corpus],
-    average: Average | None = None,
+    average: Callable[[Sequence[str]], Tensor] | None = None,
     dev: Sequence[Corpus] = (),
 ) -> Baselines:
     """Return the baselines on corpora.
@@ -95,7 +92,8 @@ def baselines(
     Args:
         train: the training corpus; None: no bag of words.
         judged: corpora that the baselines are measured on.
-        average: sentences -> averages of their word vectors; None: these are not measured.
+        average: N sentences -> averages of their word vectors, [N, D]; None: these are not
+            measured.
         dev: corpora on which thresholds are chosen.
     """
     values, hits, scored = dict[str, float](), dict[str, Hits](), dict[str, Floats]()
@@ -117,12 +115,10 @@ def baselines(
         chosen = evaluate(sides[0], average, Points()).readouts
         result = evaluate(sides[1], average, Points(), chosen)
         own = {task.name for task in sides[1]}
+        names = {n: "/word_average_".join(n.rsplit("/", 1)) for n in result.metrics | result.hits}
         for name, value in result.metrics.items():
-            task_name, _, metric = name.rpartition("/")
-            if task_name in own and metric != "majority":
-                values[f"{task_name}/word_average_{metric}"] = value
-        for name, found in result.hits.items():
-            task_name, _, metric = name.rpartition("/")
-            hits[f"{task_name}/word_average_{metric}"] = found
+            if name.rpartition("/")[0] in own and not name.endswith("/majority"):
+                values[names[name]] = value
+        hits |= {names[name]: found for name, found in result.hits.items()}
         scored = result.scored
     return Baselines(values, hits, scored)
