@@ -39,7 +39,7 @@ from sentune.readouts.grid import Readout
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import Budget, StudyConfig
 from sentune.study.planning.plan import Probe, searched
-from sentune.study.space.domains import Dimension, Value
+from sentune.study.space.domains import Value
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.study_index import read_json
@@ -322,13 +322,8 @@ class JobFamily(ABC):
 
 def first_configuration(space: SearchSpace) -> dict[str, Value]:
     """Return the first point of a search, with settings that it leaves open at mid-range."""
-    points = space.first_points()
-    known = points[0] if points else {}
-
-    def suggest(name: str, dimension: Dimension) -> Value:
-        return known[name] if name in known else dimension.at(0.5)
-
-    return space.draw(suggest)
+    known = next(iter(space.first_points()), {})
+    return space.draw(lambda name, dimension: known.get(name, dimension.at(0.5)))
 
 
 def _fields_of(kind: type[StudyConfig | Budget], options: StudyOptions) -> dict[str, Any]:

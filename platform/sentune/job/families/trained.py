@@ -126,6 +126,12 @@ class TrainedFamily(JobFamily):
         return inputs
 
     def prepare(self, console: Console) -> None:
+        """As in the base class.
+
+        Raises:
+            InvalidValue: the corpus has fewer rows than the largest batch of the search, or
+                ``--max-examples`` is below the smallest.
+        """
         self.inputs = self.read(self.maker(self.training.max_length))
         self.folder = self.inputs.folder
         kind = encoder_class(self.options.pretrained, self.folder)
@@ -136,8 +142,12 @@ class TrainedFamily(JobFamily):
             self.config = replace(self.config, first_rung=rung)
         if self.inputs.note:
             print_line(console, self.inputs.note)
-        self.check_batch(sum(sum(tokens.shards) for tokens in self.inputs.tokens))
         largest, budget = max(batch_sizes(self.space)), self.config.max_examples
+        check_budget(budget, min(batch_sizes(self.space)))
+        rows = sum(sum(tokens.shards) for tokens in self.inputs.tokens)
+        if largest > rows:
+            fix = f"--corpus has {rows} rows; narrow it with --set batch_size={min(rows, 32)}"
+            raise InvalidValue("batch_size", largest, fix)
         if largest > budget:
             line = f"--max-examples {budget:,} is less than a batch of {largest:,}"
             effect = "trials with such a batch train on one whole batch"
@@ -148,20 +158,6 @@ class TrainedFamily(JobFamily):
     def manifests(self) -> list[str]:
         tokens = (f"{one.uri or one.path}/{META}" for one in self.inputs.tokens)
         return [*super().manifests(), *tokens]
-
-    def check_batch(self, rows: int) -> None:
-        """Check that corpus and budget are not smaller than a batch.
-
-        Raises:
-            InvalidValue: the corpus has fewer rows than the largest batch of the search, or
-                ``--max-examples`` is below the smallest.
-        """
-        smallest = min(batch_sizes(self.space))
-        check_budget(self.config.max_examples, smallest)
-        largest = max(batch_sizes(self.space))
-        if largest > rows:
-            fix = f"--corpus has {rows} rows; narrow it with --set batch_size={min(rows, 32)}"
-            raise InvalidValue("batch_size", largest, fix)
 
     @property
     def _nbytes(self) -> int:
