@@ -34,13 +34,7 @@ COLOURS = {
     "failed": "red",
     "new": "dim",
 }
-ORDER = (
-    TrialState.COMPLETE,
-    TrialState.PRUNED,
-    TrialState.INFEASIBLE,
-    TrialState.FAILED,
-    TrialState.RUNNING,
-)
+ORDER = tuple(map(TrialState, ("complete", "pruned", "infeasible", "failed", "running")))
 """Order of the states in the line that counts trials."""
 SECONDS = 2.0
 """Time between two updates of the live view."""
@@ -59,12 +53,13 @@ def studies_table(studies: Sequence[StudySnapshot]) -> Table:
     )
     for study in studies:
         driver = study.holder.driver if study.holder else None
+        metric = study.objective.metric
         table.add_row(
             study.name,
             Text(study.state, COLOURS.get(study.state, "default")),
             ended_of(study.ended, study.started, study.planned),
-            _score(study) or "-",
-            study.objective.metric,
+            measured(metric, study.best.metrics[metric] if study.best else None),
+            metric,
             f"{study.hours:.2f}",
             f"{driver.user}@{driver.host}:{driver.pid}" if driver else "",
         )
@@ -161,20 +156,13 @@ def _counted(study: StudySnapshot) -> str:
     return f"{ended} ended" + (f": {parts}" if parts else "") + more
 
 
-def _score(study: StudySnapshot) -> str:
-    """Return the best objective of the complete trials; empty if there is none."""
-    metric = study.objective.metric
-    return measured(metric, study.best.metrics[metric]) if study.best else ""
-
-
 def _best(study: StudySnapshot) -> str:
     """Return the best objective and its trial; if none is complete, the best one so far."""
-    if study.best is not None:
-        return f"{_score(study)}, trial {study.best.id}"
-    best, metric = study.leading, study.objective.metric
+    best, metric = study.best or study.leading, study.objective.metric
     if best is None:
         return ""
-    return f"{measured(metric, best.metrics[metric])} so far, trial {best.id}, not complete"
+    so_far, left = ("", "") if study.best else (" so far", ", not complete")
+    return f"{measured(metric, best.metrics[metric])}{so_far}, trial {best.id}{left}"
 
 
 def _spent(spent: Spent, options: dict[str, Any]) -> str:
