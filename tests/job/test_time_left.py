@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sentune.beats import Beat
-from sentune.job.time_left import SLOWER, PlannedWork, TimeLeft, measured, shown_left
+from sentune.job.time_left import SLOWER, PlannedWork, TimeLeft, shown_left
 from sentune.records import TrialRecord, TrialState
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, Node
@@ -65,7 +65,7 @@ def told(
 
 
 def test_training_validation_and_starts_are_measured_apart() -> None:
-    costs = measured([run(0), run(1, process=1.0)], [], {}, WORK, {})
+    costs = TimeLeft(work=WORK).measured([run(0), run(1, process=1.0)], [], {})
     assert costs is not None
     assert costs.example == pytest.approx(1 / 20)
     assert costs.validation == pytest.approx(4.0)
@@ -74,15 +74,17 @@ def test_training_validation_and_starts_are_measured_apart() -> None:
 
 def test_a_pause_between_two_drivers_is_no_start_of_a_process() -> None:
     """Interrupted before its first milestone, an hour before this driver went on with it."""
-    hour = 3_600_000
+    hour, now = 3_600_000, 0.0
     before = run(0, upto=100, ended=False)
     before = replace(before, times={100: before.times[100] + hour})
-    left = TimeLeft(work=replace(WORK, trials=1), clock=lambda: 0.0, since=hour)
+    left = TimeLeft(work=replace(WORK, trials=1), clock=lambda: now, since=hour)
+    left.look(study(before), {"0000": Beat()})
+    now = 7.0
     left.look(study(before), {"0000": Beat(phase="training", examples=100, rate=20.0)})
     assert left.seconds == pytest.approx(200 / 20 + 4)
     own = replace(run(1, process=1.0), began=hour)
     own = replace(own, times={at: hour + time for at, time in own.times.items()})
-    costs = measured([before, own], [], {}, WORK, {"0000": 7.0}, since=hour)
+    costs = left.measured([before, own], [], {})
     assert costs is not None
     assert (costs.process, costs.start) == (pytest.approx(7.0), pytest.approx(1.0))
 

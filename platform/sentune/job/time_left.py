@@ -100,48 +100,6 @@ def trained(run: StoredRun, beat: Beat | None) -> tuple[int, float, list[float]]
     return examples, took, validations
 
 
-def measured(
-    search: Sequence[StoredRun],
-    finals: Sequence[StoredRun],
-    beats: Mapping[str, Beat],
-    work: PlannedWork,
-    starts: Mapping[str, float],
-    *,
-    since: int = 0,
-) -> Costs | None:
-    """Return the costs of the runs so far; None before a quarter of the first milestone is trained.
-
-    The cost of an example is the mean over all examples. Those of a validation and of a start are
-    medians, because the first ones take longer.
-
-    Args:
-        beats: run name -> newest beat.
-        starts: run name -> seconds until it trained, if observed.
-        since: UTC milliseconds at which this driver started. Runs that began earlier are left out
-            of the time of a start, because they may have waited for this driver.
-    """
-    examples, seconds, validations = 0, 0.0, list[float]()
-    new, again = list[float](), list[float]()
-    for place, run in [*enumerate(search), *enumerate(finals)]:
-        seen, took, each = trained(run, beats.get(run.name))
-        examples, seconds, validations = examples + seen, seconds + took, validations + each
-        first, start = min(run.record.curve, default=0), starts.get(run.name)
-        spent = run.record.curve.get(first, {}).get("train/seconds")
-        if spent is not None and first in run.times and run.began >= since:
-            start = max(0.0, (run.times[first] - run.began) / 1000 - spent)
-        if start is not None:
-            (new if place < work.concurrent else again).append(start)
-    if not validations and examples < work.milestones[0] / 4:
-        return None
-    process, example = median(new) if new else 0.0, seconds / examples
-    return Costs(
-        example=example,
-        validation=median(validations) if validations else work.judged * example,
-        process=process,
-        start=median(again) if again else 0.0 if work.reused else process,
-    )
-
-
 def shown_left(before: float | None, left: float) -> float:
     """Return the seconds left to show, which rarely increase; ``before`` are shown now.
 
@@ -208,8 +166,7 @@ class TimeLeft:
             if (beat := beats.get(run.name)) and beat.rate:
                 trained_for = max(0, beat.examples - run.record.examples) / beat.rate
                 self._starts.setdefault(run.name, max(0.0, waited - trained_for))
-        work = self.work
-        costs = measured(search, study.finals, beats, work, self._starts, since=self.since)
+        work, costs = self.work, self.measured(search, study.finals, beats)
         if costs is None:
             return
         left, of_run = 0.0, dict[str, float]()
@@ -230,6 +187,36 @@ class TimeLeft:
                     of_run[run.name] = shown_left(self.of_run.get(run.name), whole)
             left += _laid_out(at_work, waiting, max(1, work.concurrent))
         self.seconds, self.of_run = shown_left(self.seconds, left), of_run
+
+    def measured(
+        self, search: Sequence[StoredRun], finals: Sequence[StoredRun], beats: Mapping[str, Beat]
+    ) -> Costs | None:
+        """Return the costs so far; None before a quarter of the first milestone is trained.
+
+        The cost of an example is the mean over all examples. Those of a validation and of a start
+        are medians, because the first ones take longer. Runs that began before this driver are left
+        out of the time of a start, because they may have waited for it.
+        """
+        work, examples, seconds, validations = self.work, 0, 0.0, list[float]()
+        new, again = list[float](), list[float]()
+        for place, run in [*enumerate(search), *enumerate(finals)]:
+            seen, took, each = trained(run, beats.get(run.name))
+            examples, seconds, validations = examples + seen, seconds + took, validations + each
+            first, start = min(run.record.curve, default=0), self._starts.get(run.name)
+            spent = run.record.curve.get(first, {}).get("train/seconds")
+            if spent is not None and first in run.times and run.began >= self.since:
+                start = max(0.0, (run.times[first] - run.began) / 1000 - spent)
+            if start is not None:
+                (new if place < work.concurrent else again).append(start)
+        if not validations and examples < work.milestones[0] / 4:
+            return None
+        process, example = median(new) if new else 0.0, seconds / examples
+        return Costs(
+            example=example,
+            validation=median(validations) if validations else work.judged * example,
+            process=process,
+            start=median(again) if again else 0.0 if work.reused else process,
+        )
 
     def _standing(
         self, run: StoredRun, beat: Beat | None, costs: Costs, start: float
