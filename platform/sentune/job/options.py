@@ -27,6 +27,22 @@ from sentune.user_code import installed
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
+def default_storage() -> str:
+    """Return the storage that is used unless one is given: ``$SENTUNE_STORAGE``, else ``studies``.
+
+    In a job of ``ray job submit --working-dir`` it is ``~/sentune/studies``, because Ray deletes
+    the working folder.
+    """
+    if named := os.environ.get("SENTUNE_STORAGE"):
+        return named
+    return str(Path.home() / "sentune" / "studies") if _in_rays_copy() else "studies"
+
+
+def _in_rays_copy() -> bool:
+    """Return whether the working folder is the copy that ``ray job submit --working-dir`` makes."""
+    return "runtime_resources" in Path.cwd().resolve().parts
+
+
 def _workers(value: object) -> object:
     """Parse ``4`` as 4 and ``2-8`` as (2, 8)."""
     if not isinstance(value, str):
@@ -63,10 +79,9 @@ def _check_storage(value: str) -> None:
 
 
 def _check_sampler(value: str) -> None:
-    plugins = installed("samplers")
-    if ":" not in value and value not in (*SAMPLERS, *plugins):
-        listed = ", ".join([*SAMPLERS, *plugins])
-        raise ValueError(f"give one of {listed}, grid:NAME, or MODULE:CLASS")
+    known = [*SAMPLERS, *installed("samplers")]
+    if ":" not in value and value not in known:
+        raise ValueError(f"give one of {', '.join(known)}, grid:NAME, or MODULE:CLASS")
 
 
 def check_name(value: str) -> None:
@@ -176,9 +191,7 @@ class StudyOptions(BaseModel):
     """read the test corpora again for another winner; the reading is recorded as forced"""
     study: StudyName = "study"
     """name of the study; the same name resumes it"""
-    storage: Annotated[str, _checked_by(_check_storage)] = Field(
-        default_factory=lambda: default_storage()
-    )
+    storage: Annotated[str, _checked_by(_check_storage)] = Field(default_factory=default_storage)
     """folder or fsspec URI of all studies"""
     cache: str | None = None
     """folder shared by all nodes, or fsspec URI, for prepared corpora, tokens and encoders
@@ -378,22 +391,3 @@ def forked(options: AnyOptions) -> AnyOptions:
     if options.fork is None:
         return options
     return options.model_copy(update={"study": options.fork, "fork": None, "warm_start": known})
-
-
-def default_storage() -> str:
-    """Return the storage that is used unless one is given: ``$SENTUNE_STORAGE``, else ``studies``.
-
-    In a job of ``ray job submit --working-dir`` it is ``~/sentune/studies``, because Ray deletes
-    the working folder.
-    """
-    if named := os.environ.get("SENTUNE_STORAGE"):
-        return named
-    return str(Path.home() / "sentune" / "studies") if _in_rays_copy() else "studies"
-
-
-def _in_rays_copy() -> bool:
-    """Return whether the working folder is the copy that ``ray job submit --working-dir`` makes.
-
-    Ray deletes it at the job's end, together with a study stored in it.
-    """
-    return "runtime_resources" in Path.cwd().resolve().parts
