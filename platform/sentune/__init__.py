@@ -47,8 +47,7 @@ _MODULES = {
     "format": "sentune.corpora.formats.own",
     "task": "sentune.tasks.own",
     **dict.fromkeys(
-        ("StudyFailed", "compare", "evaluate", "fit", "load_study", "method", "tune"),
-        "sentune.api",
+        ("StudyFailed", "compare", "evaluate", "fit", "load_study", "method", "tune"), "sentune.api"
     ),
 }
 

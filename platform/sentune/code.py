@@ -27,11 +27,7 @@ PACKAGE = Path(__file__).parent
 FOLLOWED = ("corpora", "encoders", "geometry", "methods", "readouts", "tasks", "training")
 """Subpackages on which the metrics of a trial may depend."""
 
-REGISTRIES = (
-    "sentune.methods",
-    "sentune.training.recipes",
-    "sentune.corpora.formats.registry",
-)
+REGISTRIES = ("sentune.methods", "sentune.training.recipes", "sentune.corpora.formats.registry")
 """Modules that import all methods, recipes or formats, of which a study uses few."""
 
 HIDE_GPUS = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"

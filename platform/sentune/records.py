@@ -110,9 +110,9 @@ def with_ends(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
     whole: dict[int, TrialRecord] = {}
     for trial in sorted(trials, key=lambda trial: trial.id):  # a parent comes before
         before = whole.pop(trial.parent, None) if trial.parent is not None else None
-        joined = trial
+        whole[trial.id] = trial
         if before is not None:
-            joined = replace(
+            whole[trial.id] = replace(
                 trial,
                 curve=before.curve | trial.curve,
                 seconds=before.seconds + trial.seconds,
@@ -120,7 +120,6 @@ def with_ends(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
                 restarts=before.restarts + trial.restarts,
                 notes=before.notes + trial.notes,
             )
-        whole[trial.id] = joined
     return [*whole.values()]
 
 

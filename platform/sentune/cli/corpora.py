@@ -31,8 +31,7 @@ KindOption = Annotated[
     Kind | None, Option(help="Kind of rows to read; default: the first kind of the format.")
 ]
 BadRowsOption = Annotated[
-    str,
-    Option(metavar="N|P%", help="Skip up to N bad rows, or P% of the rows; more are an error."),
+    str, Option(metavar="N|P%", help="Skip up to N bad rows, or P% of the rows; more are an error.")
 ]
 
 

@@ -211,9 +211,8 @@ def report_results(result: Result, console: Console, json: Path | None = None) -
     from sentune.io.folders import write_json
 
     by_task: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    table = plain_table(
-        "task", "metric", number_column("value"), number_column("pairs"), header_style="dim"
-    )
+    numbers = map(number_column, ("value", "pairs"))
+    table = plain_table("task", "metric", *numbers, header_style="dim")
     for name, value in result.metrics.items():
         task, _, metric = name.partition("/")
         by_task[task][metric] = value

@@ -140,8 +140,7 @@ def interpret(
         ),
     ] = None,
     alpha_2: Annotated[
-        float | None,
-        Option(help="Upper bound on that share; default: the model's, else 1."),
+        float | None, Option(help="Upper bound on that share; default: the model's, else 1.")
     ] = None,
     device: Device = None,
 ) -> None:

@@ -22,8 +22,7 @@ ARITY = {"fuse": 2, "difference": 2, "compress": 1}
 
 Beams = Annotated[int, Option(min=1, help="Number of beams; 1 is greedy search.")]
 Length = Annotated[
-    int | None,
-    Option(min=2, help="Largest number of tokens to decode; default: the model's."),
+    int | None, Option(min=2, help="Largest number of tokens to decode; default: the model's.")
 ]
 Text = Annotated[str, Argument(help="A sentence.")]
 

@@ -105,9 +105,8 @@ def _header(study: StudySnapshot) -> Table:
         "verdict": study.written.get("verdict", ""),
         "folder": without_credentials(study.place.folder),
     }
-    table = plain_table(
-        Column(style="dim", no_wrap=True), Column(overflow="fold"), show_header=False
-    )
+    names = Column(style="dim", no_wrap=True)
+    table = plain_table(names, Column(overflow="fold"), show_header=False)
     for name, shown in rows.items():
         if shown:
             table.add_row(name, shown if isinstance(shown, Text) else Text(str(shown)))

@@ -21,13 +21,7 @@ from sentune.records import StudySummary
 from sentune.study.config import StudyConfig, objectives_of
 from sentune.study.space.objectives import pareto_front
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.study_index import (
-    DESCRIPTION,
-    SUMMARY,
-    TEST_READS,
-    StudyPlace,
-    read_json,
-)
+from sentune.study.store.study_index import DESCRIPTION, SUMMARY, TEST_READS, StudyPlace, read_json
 from sentune.study.store.study_view import StudySnapshot
 from sentune.summary import NAME, read_summary
 from sentune.tracking import lineage

@@ -222,10 +222,7 @@ class JobFamily(ABC):
         return only, settings
 
     def spec_maker(
-        self,
-        *,
-        hold: Callable[[Any], Opens] = share,
-        handles: Sequence[Opens] | None = None,
+        self, *, hold: Callable[[Any], Opens] = share, handles: Sequence[Opens] | None = None
     ) -> MakeSpec:
         """Return a function from settings to a ``TrialSpec``; this uploads the corpora once.
 
