@@ -229,13 +229,10 @@ def assert_same_code() -> None:
         return loaded_code()
 
     task = ray.remote(num_cpus=0)(worker_code)
-    asked = {
-        task.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        ).remote(): node
-        for node in ray.nodes()
-        if node["Alive"]
-    }
+    asked = {}
+    for node in (node for node in ray.nodes() if node["Alive"]):
+        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        asked[task.options(scheduling_strategy=there).remote()] = node
     ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_SECONDS)
     for answer, node in asked.items():
         try:

@@ -161,10 +161,8 @@ def exit_codes(interrupted: str) -> Iterator[None]:
 def _parameter(name: str, kind: Any, text: str) -> inspect.Parameter:
     metavar = next((shown for shown, names in METAVARS.items() if name in names.split()), None)
     option = Option(option_name(name), help=text, show_default=False, metavar=metavar)
-    annotation = Annotated[kind | None, option]
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
+    keyword, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[kind | None, option]
+    return inspect.Parameter(name, keyword, default=None, annotation=annotation)
 
 
 def _shown(name: str, value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, TypeAlias
 
 from rich.console import Console
@@ -77,16 +77,15 @@ def refuse_equal_corpora(options: StudyOptions) -> None:
         return
     roles = {"--corpus": options.corpora, "--dev": options.dev, "--test": options.test}
     for one, other in combinations(roles, 2):
-        for first in filter(None, roles[one]):
-            for second in roles[other]:
-                why = same_rows(_as_task(first), _as_task(second))
-                apart = (one, other) == ("--dev", "--test") and why and _has_test_split(second)
-                if why and not apart:
-                    fix = (
-                        f"{why} as in {one} {first}, which would bias the result; name another "
-                        "corpus, other rows of it (?rows=A:B), or give --allow-overlap"
-                    )
-                    raise InvalidValue(other, second, fix)
+        for first, second in product(filter(None, roles[one]), roles[other]):
+            why = same_rows(_as_task(first), _as_task(second))
+            apart = (one, other) == ("--dev", "--test") and why and _has_test_split(second)
+            if why and not apart:
+                fix = (
+                    f"{why} as in {one} {first}, which would bias the result; name another corpus, "
+                    "other rows of it (?rows=A:B), or give --allow-overlap"
+                )
+                raise InvalidValue(other, second, fix)
 
 
 def _as_task(text: str) -> str:

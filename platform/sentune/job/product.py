@@ -176,11 +176,8 @@ def _judge(
 
 def _errors(result: Result) -> dict[str, float]:
     """Return the standard errors of accuracies and correlations over the items of each task."""
-    found = {
-        f"{metric}{ERROR}": float(scipy.stats.sem(hits))
-        for metric, hits in result.hits.items()
-        if len(hits) > 1
-    }
+    hits = {metric: hits for metric, hits in result.hits.items() if len(hits) > 1}
+    found = {f"{metric}{ERROR}": float(scipy.stats.sem(of)) for metric, of in hits.items()}
     for task, (similarities, scores) in result.scored.items():
         for name in METRICS:
             found[f"{task}/{name}{ERROR}"] = standard_error(similarities, scores, name)

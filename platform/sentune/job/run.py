@@ -181,14 +181,8 @@ def _study(
         summary.lineage["generation"] = lock.generation
         tracker = Tracker(config.name, config.storage, job.options.tracking, machine=MachineMetrics)
         later.push(partial(_close, tracker, console))
-        study = Study(
-            config,
-            job.space,
-            job.spec_maker(),
-            job.program(),
-            fingerprints=job.fingerprints(),
-            held=lock,
-        )
+        work = job.spec_maker(), job.program()
+        study = Study(config, job.space, *work, fingerprints=job.fingerprints(), held=lock)
         if damage := study_files.mend_summary(config.folder):
             print_line(console, f"warning: {damage}", "yellow")
         study_files.describe(config, *job.given, forked_from, lock.generation, history)
@@ -197,6 +191,7 @@ def _study(
         full = {**plan, "eta": config.eta, "budget": limits}
         summary.plan = {name: value for name, value in full.items() if value not in (None, "", {})}
         look = partial(study.view.snapshot, driven=True)
+        judged = sum(corpus.table.num_rows for corpus in job.dev)
         study.begun = partial(tracker.start, look, summary, check=lock.check)
         display = Display(
             console,
@@ -205,9 +200,7 @@ def _study(
             look,
             varied=tuple(job.space.settings),
             beats=lambda: study.stalls.beats,
-            time_left=TimeLeft.of_plan(
-                config, job.space, plan, sum(corpus.table.num_rows for corpus in job.dev)
-            ),
+            time_left=TimeLeft.of_plan(config, job.space, plan, judged),
         )
         study.watchers += (display.refresh, tracker.notify)
         with display.shown():
