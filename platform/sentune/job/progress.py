@@ -131,7 +131,8 @@ class Display:
                 self._ended(run, f" in {source}" if source else " at an earlier start")
                 continue
             if known is None:
-                settings = self._settings(run.record)
+                own = run.record.settings
+                settings = short({name: own[name] for name in self.varied if name in own})
                 began = "started" if run.record.parent is None else run.record.notes[0]
                 start = f"trial {run.trial} {began}{': ' if settings else ''}{settings}"
                 again = f"finalist: trial {run.trial} again from seed {run.seed}"
@@ -167,9 +168,6 @@ class Display:
 
     def _score(self, metrics: Mapping[str, float]) -> str:
         return f"{self.objective} {self._value(metrics)}"
-
-    def _settings(self, trial: TrialRecord) -> str:
-        return short({name: trial.settings[name] for name in self.varied if name in trial.settings})
 
     @property
     def best(self) -> TrialRecord | None:

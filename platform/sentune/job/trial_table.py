@@ -107,18 +107,15 @@ def called(run: StoredRun) -> str:
     return f"trial {run.trial}" if run.seed is None else f"trial {run.trial}, seed {run.seed}"
 
 
-def in_words(run: StoredRun, beat: Beat | None, budget: int) -> str:
-    """Return the progress of a run in words: phase, examples of its budget, loss and speed."""
-    if beat is None:
-        return f"{called(run)} starting"
-    if beat.waits:
-        return f"{called(run)} waiting for {beat.waits}"
-    return f"{called(run)} {beat.in_words(_seen(run, beat, budget), budget)}"
-
-
 def line_of(runs: Sequence[StoredRun], beats: Mapping[str, Beat], budget: int) -> str:
-    """Return a log line on all active runs."""
-    words = [in_words(run, beats.get(run.name), budget) for run in runs[:NAMED]]
+    """Return a log line on all active runs: phase, examples of its budget, loss and speed."""
+    words = []
+    for run in runs[:NAMED]:
+        beat, what = beats.get(run.name), "starting"
+        if beat is not None:
+            seen = _seen(run, beat, budget)
+            what = f"waiting for {beat.waits}" if beat.waits else beat.in_words(seen, budget)
+        words.append(f"{called(run)} {what}")
     if len(runs) > NAMED:
         words.append(f"{len(runs) - NAMED} more at work")
     return "; ".join(words)
@@ -182,20 +179,14 @@ def bars_table(
         training = beat is not None and beat.phase == "training"
         figures.append(f"{beat.speed}/s" if beat and training and beat.rate else "")
         figures.append(clock(seconds) if seconds is not None else "")
+        phase = "starting" if beat is None else "waiting" if beat.waits else beat.activity
         shown = RungBar(seen / budget, [rung / budget for rung in rungs], style)
-        table.add_row(Text(called(run), style), Text(_phase(beat)), shown, *map(Text, figures))
+        table.add_row(Text(called(run), style), Text(phase), shown, *map(Text, figures))
     return table
 
 
 def _seen(run: StoredRun, beat: Beat | None, budget: int) -> int:
     return min(budget, max(beat.examples if beat else 0, run.record.examples))
-
-
-def _phase(beat: Beat | None) -> str:
-    """Return the phase of a run, with its progress unless it is training."""
-    if beat is None:
-        return "starting"
-    return "waiting" if beat.waits else beat.activity
 
 
 def _number(value: int, *, wide: bool) -> str:
