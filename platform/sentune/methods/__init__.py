@@ -10,14 +10,14 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+from sentune import user_code
 from sentune.errors import InvalidValue
-from sentune.methods.base import GradientMethod, SentenceMethod
+from sentune.methods.base import GradientMethod, SentenceMethod, checked
 from sentune.methods.closed_form import ClosedForm
 from sentune.methods.gausscse import Gausscse
 from sentune.methods.gumbelcse import Gumbelcse
 from sentune.methods.intersent import Intersent
 from sentune.methods.invertible import Invertible
-from sentune.methods.own import checked, find_own
 
 
 def _named(base: type[Any]) -> dict[str, type[Any]]:
@@ -43,12 +43,16 @@ CLOSED_FORM: dict[str, type[ClosedForm]] = _named(ClosedForm)
 
 
 def find(name: str) -> type[GradientMethod]:
-    """Return the gradient-trained method of a name or an address ``MODULE:CLASS``.
+    """Return the gradient-trained method of a name, an entry point or an address ``MODULE:CLASS``.
 
     Raises:
         InvalidValue: there is no such method, or the class is not a valid one.
     """
-    return TRAINED[name] if name in TRAINED else find_own(name, (*TRAINED, *CLOSED_FORM))
+    if name in TRAINED:
+        return TRAINED[name]
+    kind = checked(user_code.named("methods", name, "--method", (*TRAINED, *CLOSED_FORM)))
+    kind.name = name
+    return kind
 
 
 def find_closed_form(name: str) -> type[ClosedForm]:

@@ -15,10 +15,17 @@ from torch import Tensor, nn
 
 from sentune.corpora.schema import Kind
 from sentune.encoders import Pooling, TextEncoder
+from sentune.errors import InvalidValue
 from sentune.geometry.base import Geometry
 from sentune.readouts.grid import Readout
 
 Gather = Callable[[Tensor], Tensor]
+
+TRAINED_ON = (
+    Kind.TRIPLETS, Kind.SENTENCE_PAIRS, Kind.LABELLED_PAIRS, Kind.ADJACENT_SENTENCES,
+    Kind.SENTENCES,
+)  # fmt: skip
+"""Kinds of corpora that a ``SentenceMethod`` can train on."""
 
 
 class Settings(BaseModel):
@@ -149,3 +156,25 @@ class SentenceMethod(GradientMethod):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return ``embed``; DistributedDataParallel requires calls to go through ``forward``."""
         return self.embed(input_ids, attention_mask)
+
+
+def checked(kind: type[Any]) -> type[SentenceMethod]:
+    """Return a user's class if it is a complete ``SentenceMethod``.
+
+    Raises:
+        InvalidValue: it is not a subclass, or lacks an attribute or a method.
+    """
+    if not isinstance(kind, type) or not issubclass(kind, SentenceMethod):
+        raise InvalidValue("method", kind, "give a class derived from sentune.SentenceMethod")
+    missing = [name for name in ("title", "settings_type") if not hasattr(kind, name)]
+    if missing := [*missing, *sorted(kind.__abstractmethods__)]:
+        raise InvalidValue("method", kind.__qualname__, f"define {', '.join(missing)} in it")
+    own = kind.settings_type
+    if not (isinstance(own, type) and issubclass(own, Settings) and "pooling" in own.model_fields):
+        fix = "give a class derived from sentune.MethodSettings"
+        raise InvalidValue(f"settings_type of {kind.__qualname__}", own, fix)
+    if kind.kind not in TRAINED_ON:
+        fix = f"choose one of {', '.join(TRAINED_ON)}"
+        raise InvalidValue(f"kind of {kind.__qualname__}", kind.kind, fix)
+    kind.kind = Kind(kind.kind)
+    return kind
