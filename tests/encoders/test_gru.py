@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from sentune.encoders.words.gru import BidirectionalGru, carry, pack, unpack
+from sentune.encoders.words.gru import BidirectionalGru, carry, pack
 from tests.rounding import rounding
 
 CPU = torch.device("cpu")
@@ -49,7 +49,7 @@ def test_last_states_and_gradients_are_those_of_torch(lengths: list[int]) -> Non
 def test_states_hold_the_last_ones_and_padding_is_zero() -> None:
     gru, words = BidirectionalGru(4, 6).double(), packed([3, 7, 1], 4)
     with torch.no_grad():
-        states, lengths = unpack(gru.states(words))
+        states, lengths = pad_packed_sequence(gru.states(words), batch_first=True)
         last = gru.last(words)
     assert lengths.tolist() == [3, 7, 1]
     for row, length in enumerate(lengths.tolist()):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sentune.errors import InvalidValue, TrialFailed
 from sentune.methods.invertible import PARTS, Invertible, Postprocessing, top_component
-from sentune.methods.invertible_representations import Representations, mean_parts, three_pools
+from sentune.methods.invertible_representations import Representations
 from tests.methods.invertible_scenes import WIDTH, model, sentences, table
 from tests.rounding import rounding
 
@@ -78,7 +78,8 @@ def test_pools_are_of_a_sentences_own_words(decoder: str) -> None:
     method = model(decoder=decoder)
     rows = sentences(9, 3)
     rows[2] = rows[8] = np.zeros(0, dtype=np.int32)
-    parts, pools = mean_parts(method, rows, 4), three_pools(method, rows, 4)
+    represent = Representations(method, max_length=9, size=4)
+    parts, pools = represent.mean_parts(rows), represent.three_pools(rows)
     for i, row in enumerate(rows):
         if not len(row):
             assert not pools[i].any()
@@ -108,7 +109,7 @@ def test_the_top_component_is_the_first_singular_vector() -> None:
 
 def test_representations_are_averages_of_what_is_left() -> None:
     method, rows = model(), sentences(30, 4)
-    parts = {name: value.detach() for name, value in mean_parts(method, rows, 8).items()}
+    parts = Representations(method, max_length=9, size=8).mean_parts(rows)
     found = Postprocessing(sentence=12, word=WIDTH).double().fit(parts)(parts)
     left, even, error = {}, {}, 0.0
     for part in PARTS:

@@ -237,11 +237,6 @@ class Postprocessing(nn.Module):
             self.get_buffer(f"length_{part}").copy_(left.square().sum(1).mean().sqrt())
         return self
 
-    def fitted(self, parts: Mapping[str, Tensor]) -> Postprocessing:
-        """Return a new instance that is fitted to the pooled vectors of other sentences."""
-        other = Postprocessing(sentence=self.widths["z_en"], word=self.widths["words"])
-        return other.to(parts["words"]).fit(parts)
-
     def forward(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return every representation of S sentences by name, [S, d_z] or [S, n].
 

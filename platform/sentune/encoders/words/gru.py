@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from sentune.encoders.tokenizing import pad
 
@@ -69,12 +69,6 @@ def pack(rows: Sequence[np.ndarray], device: torch.device) -> PackedSequence:
 def carry(packed: PackedSequence, data: Tensor) -> PackedSequence:
     """Return a packed sequence with the structure of ``packed`` and other values, [T, ...]."""
     return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
-
-
-def unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
-    """Return the values padded with zeros, [N, L, ...], and the lengths [N] (on the CPU)."""
-    padded, lengths = pad_packed_sequence(packed, batch_first=True)
-    return padded, lengths
 
 
 class _Recurrence(torch.autograd.Function):
