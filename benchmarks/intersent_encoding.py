@@ -21,7 +21,7 @@ from sentune.corpora import Kind, read
 from sentune.corpora.batches import SharedSource
 from sentune.corpora.tokens import tokenise_batches
 from sentune.encoders import Chunk, TextEncoder, length_sorted_chunks, load, prepare
-from sentune.encoders.decoders import bundle, prepare_decoder
+from sentune.encoders.prepare import bundle, prepare_decoder
 from sentune.encoders.tokenizing import pad
 from sentune.training.precision import sentences_at_a_time
 from sentune.training.recipes.base import Rows

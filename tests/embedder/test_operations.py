@@ -59,7 +59,7 @@ def test_embeddings_are_decoded_greedily_and_by_beams(model):
     rows = model.fuse([A, B, C], C)
     texts = model.decode(rows)
     ids = model.method.decode(torch.from_numpy(rows), 1, 12)
-    assert texts == model.method.decoder.texts(ids)
+    assert texts == model.method.decoder.tokenizer.texts(ids)
     assert model.decode(rows, batch_size=2) == texts
     assert model.decode(rows[0]) == texts[0]
     assert len(model.decode(rows, beams=3, max_length=5)) == 3

@@ -15,7 +15,8 @@ from transformers import (
 )
 
 from sentune.encoders import load
-from sentune.encoders.decoders import Decoder, bundle, load_decoder, prepare_decoder
+from sentune.encoders.decoders import Decoder, load_decoder
+from sentune.encoders.prepare import bundle, prepare_decoder
 from sentune.encoders.tokenizing import pad
 from sentune.encoders.transformer import most_tokens
 from sentune.errors import InvalidValue
@@ -96,7 +97,7 @@ def test_a_saved_decoder_is_the_same_decoder(name, tmp_path: Path):
     memory, chunk = memory_of(decoder), pad(columns()["decoded"][:5], decoder.pad_id)
     assert torch.equal(again.loss_per_token(memory, *chunk), decoder.loss_per_token(memory, *chunk))
     found, expected = (d.generate(memory, max_length=8) for d in (again, decoder))
-    assert again.texts(found) == decoder.texts(expected)
+    assert again.tokenizer.texts(found) == decoder.tokenizer.texts(expected)
     assert (again.start_id, again.given) == (decoder.start_id, decoder.given)
 
 
@@ -155,7 +156,7 @@ def test_the_small_decoder_is_learned_from_the_corpus(tmp_path: Path):
     assert prepare_decoder(DECODER, reversed(texts()), tmp_path) == folder
     decoder = load_decoder(folder)
     ids = [row.tolist() for row in columns()["decoded"][:4]]
-    assert decoder.texts(ids) == corpus.rows()["target"].to_pylist()[:4]
+    assert decoder.tokenizer.texts(ids) == corpus.rows()["target"].to_pylist()[:4]
     assert decoder.given == 1
     assert decoder.width == 24
 

@@ -22,7 +22,8 @@ from transformers import (
 
 from sentune.corpora import Kind, read
 from sentune.encoders import prepare
-from sentune.encoders.decoders import DecoderTokenizer, bundle, prepare_decoder
+from sentune.encoders.prepare import bundle, prepare_decoder
+from sentune.encoders.tokenizing import DecoderTokenizer
 from sentune.methods import Intersent
 from sentune.training.recipes import recipe_of
 from sentune.training.recipes.intersent import operation_encoder

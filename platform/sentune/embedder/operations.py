@@ -86,7 +86,7 @@ class Operations(Encoding):
             raise InvalidValue("embeddings", f"row {int(bad[0])}", fix)
         for part in torch.split(rows, batch_size):
             ids = method.decode(part, beams, length)
-            texts += method.decoder.texts(ids)
+            texts += method.decoder.tokenizer.texts(ids)
         return texts[0] if single(embeddings) else texts
 
     def generate(

@@ -5,7 +5,6 @@ Legend: N = sentences, L = tokens of the longest of them, D = width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sentune.encoders.prepare import bundle, prepare_decoder
 from sentune.encoders.tokenizing import DecoderTokenizer
 from sentune.encoders.transformer import (
     most_tokens,
@@ -24,8 +22,6 @@ from sentune.encoders.transformer import (
 )
 from sentune.errors import InvalidValue
 from sentune.lazy_import import transformers
-
-__all__ = ["Decoder", "DecoderTokenizer", "bundle", "load_decoder", "prepare_decoder"]
 
 _ENCODER = ("encoder.", "model.encoder.")  # weights that are not used
 _DRAWN = ("cross", "cls.", "lm_head")  # weights that an encoder such as BERT lacks
@@ -86,7 +82,7 @@ class Decoder(nn.Module):
     def generate(
         self, memory: Tensor, beams: int = 1, max_length: int | None = None
     ) -> list[list[int]]:
-        """Return the token ids of the most likely sentences; ``texts`` decodes them.
+        """Return the token ids of the most likely sentences; the tokenizer decodes them.
 
         Args:
             memory: [N, D] vectors.
@@ -136,10 +132,6 @@ class Decoder(nn.Module):
     def _sentence(self, ids: list[int]) -> list[int]:
         end = ids.index(self.end_id) if self.end_id in ids else len(ids)
         return [token for token in ids[:end] if token not in (self.pad_id, self.start_id)]
-
-    def texts(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Decode lists of ids."""
-        return self.tokenizer.texts(ids)
 
     def save(self, folder: Path) -> None:
         """Write config, weights (safetensors) and tokenizer as ``load_decoder`` reads them."""

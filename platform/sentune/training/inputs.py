@@ -19,7 +19,7 @@ from sentune.corpora.tokens import (
 )
 from sentune.credentials import without_credentials
 from sentune.encoders import prepare
-from sentune.encoders.decoders import bundle, prepare_decoder
+from sentune.encoders.prepare import bundle, prepare_decoder
 from sentune.encoders.words import WordTable, check_words, open_words
 from sentune.encoders.words.learned import PpmiSpec, learn_words
 from sentune.encoders.words.whole import training_folder

@@ -47,7 +47,7 @@ STORED_APART = (f"{ENCODER}.", f"{DECODER}.")
 
 
 class IntersentRecipe:
-    """The ``Recipe`` of InterSent; ``folder`` is one written by ``decoders.bundle``.
+    """The ``Recipe`` of InterSent; ``folder`` is one written by ``prepare.bundle``.
 
     A model folder has the encoder and, in ``decoder/``, the decoder in Hugging Face's format, and
     operators and bridge in ``head.safetensors``.
@@ -106,7 +106,7 @@ def _part(folder: str, name: str) -> str:
     """Return the folder of the encoder or the decoder; raise ``InvalidValue`` if it is missing."""
     part = Path(folder, name)
     if not part.is_dir():
-        fix = f"name a folder with {ENCODER}/ and {DECODER}/, as written by decoders.bundle"
+        fix = f"name a folder with {ENCODER}/ and {DECODER}/, as written by prepare.bundle"
         raise InvalidValue(f"--{ENCODER}", folder, fix)
     return str(part)
 
@@ -145,7 +145,7 @@ class IntersentValidator(SentenceValidator):
             places = order[at : at + size]
             with autocast(self._settings.precision, self._device):
                 ids = method.decode(outputs[places], max_length=self._settings.max_length)
-            for place, text in zip(places, method.decoder.texts(ids), strict=True):
+            for place, text in zip(places, method.decoder.tokenizer.texts(ids), strict=True):
                 texts[place] = text
         return texts
 
