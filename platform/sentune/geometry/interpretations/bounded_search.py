@@ -10,7 +10,9 @@ Legend: n = rows, m = columns, G = groups, d = dimensions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -78,24 +80,7 @@ def smallest(boxes: Boxes, first: Side, second: Side, groups: Groups, *, sign: i
     return search.found
 
 
-@dataclass(frozen=True)
-class _Across:
-    """Bounds given by one plane for each column, over the rows.
-
-    Attributes:
-        slopes, base: [2d, m] and [m] of the planes.
-        distances: [n, 2d] of the rows from the planes' origin.
-        volumes: [n] log-volumes of the rows times the sign of the search.
-    """
-
-    slopes: Tensor
-    base: Tensor
-    distances: Tensor
-    volumes: Tensor
-
-    def of(self, rows: Tensor, run: slice) -> Tensor:
-        found = self.distances[rows] @ self.slopes[:, run] + self.base[run]
-        return found - self.volumes[rows, None]
+Bounds = Callable[[Tensor, slice], Tensor]
 
 
 @dataclass(frozen=True)
@@ -109,7 +94,6 @@ class _Block:
         slopes: [n, 2d] of the planes.
         distances: [2d, m] of the columns from the planes' origin.
         bounds: [n, runs] smallest bound over the columns of each group.
-        across: bounds by planes of the columns, if they were computed.
     """
 
     columns: Side
@@ -118,12 +102,10 @@ class _Block:
     slopes: Tensor
     distances: Tensor
     bounds: Tensor
-    across: _Across | None = None
 
     def of(self, rows: Tensor, run: slice) -> Tensor:
         """Return the bounds of single entries, [k, columns of the run]."""
-        found = self.slopes[rows] @ self.distances[:, run] + self.base[rows, None]
-        return found if self.across is None else torch.maximum(found, self.across.of(rows, run))
+        return self.slopes[rows] @ self.distances[:, run] + self.base[rows, None]
 
 
 @dataclass
@@ -167,13 +149,17 @@ class _Search:
             return planes_below(self.boxes, rows, columns)
         return -planes_above(self.boxes, rows, columns)
 
-    def _bound_across(self, first: Side, volumes: Tensor, block: _Block) -> _Block:
-        """Return the block with additional bounds by planes of its columns over the rows."""
+    def _bound_across(self, first: Side, volumes: Tensor, block: _Block) -> Bounds:
+        """Return the bounds by planes of the block's columns over the rows, as ``_Block.of``."""
         planes = self._planes(block.columns.corners, first.corners)
         base = planes.value - planes.slack(first.corners)
-        distances = planes.distances(first.corners).T
-        across = _Across(planes.slopes.T, base, distances, self.sign * volumes)
-        return replace(block, across=across)
+        slopes, distances = planes.slopes.T, planes.distances(first.corners).T
+        signed = self.sign * volumes
+
+        def of(rows: Tensor, run: slice) -> Tensor:
+            return distances[rows] @ slopes[:, run] + base[run] - signed[rows, None]
+
+        return of
 
     def _compute_promising(self, first: Side, block: _Block) -> None:
         """Compute the entry with the smallest bound of each pair of groups."""
@@ -189,13 +175,15 @@ class _Search:
         limits = self._limits(first, block)
         active = block.bounds < limits
         sizes = torch.tensor([run.stop - run.start for _, run in block.runs], device=active.device)
+        bounds = [block.of]
         if float((active.sum(0) * sizes).sum()) > MANY * len(first) * len(block.columns):
-            block = self._bound_across(first, volumes, block)
+            bounds.append(self._bound_across(first, volumes, block))
         places, rows, columns, margins = [], [], [], []
         for place in active.any(0).nonzero()[:, 0].tolist():
             run = block.runs[place][1]
             for some in torch.split(active[:, place].nonzero()[:, 0], CHUNK // COLUMNS):
-                margin = block.of(some, run) - limits[some, place, None]
+                highest = reduce(torch.maximum, (of(some, run) for of in bounds))
+                margin = highest - limits[some, place, None]
                 row, column = (margin < 0).nonzero(as_tuple=True)
                 if margin.numel() >= TABLE and len(row) * DENSE > margin.numel():
                     self.compute_table(first.take(some), block.columns.take(run))
