@@ -16,7 +16,6 @@ model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -194,7 +193,7 @@ class Laes(ClosedForm):
         return tuple(Units(A=u.A[:most], B=u.B[:most, :most]) for u in self._units)
 
     def _batch(self, rows: WordRows) -> SentenceBatch:
-        return SentenceBatch.of(*occurring(self.words, self.settings.a, rows))
+        return SentenceBatch(*occurring(self.words, self.settings.a, rows))
 
     def _embedded(
         self, models: tuple[Units, ...], batch: SentenceBatch, values: Sequence[int]
@@ -217,9 +216,8 @@ class Laes(ClosedForm):
                 yield batch.means - sum(decoded) / len(decoded)
 
 
-@dataclass(frozen=True)
 class SentenceBatch:
-    """S sentences, sorted by decreasing length.
+    """S sentences, given as rows of ``vectors`` and sorted by decreasing length.
 
     Attributes:
         vectors: [W, n] weighted vectors of the words that occur.
@@ -230,24 +228,16 @@ class SentenceBatch:
         means: [S, n] mean word vectors; zeros for sentences without words.
     """
 
-    vectors: Floats
-    ids: NDArray[np.int32]
-    first: Rows
-    lengths: Rows
-    order: Rows
-    means: Floats
-
-    @classmethod
-    def of(cls, vectors: Floats, rows: WordRows) -> SentenceBatch:
-        """Return the batch of sentences given as rows of ``vectors``."""
-        order = np.argsort(-rows.lengths, kind="stable")
+    def __init__(self, vectors: Floats, rows: WordRows) -> None:
+        self.vectors, self.ids = vectors, rows.ids
+        self.order = np.argsort(-rows.lengths, kind="stable")
+        self.first, self.lengths = rows.offsets[:-1][self.order], rows.lengths[self.order]
         shares = np.repeat(1 / np.maximum(rows.lengths, 1), rows.lengths)
         shape = (len(rows), len(vectors))
         means = np.asarray(
             scipy.sparse.csr_array((shares, rows.ids, rows.offsets), shape=shape) @ vectors
         )
-        first, lengths = rows.offsets[:-1][order], rows.lengths[order]
-        return cls(vectors, rows.ids, first, lengths, order, means[order])
+        self.means: Floats = means[self.order]
 
     def back(self, values: Floats) -> Floats:
         """Return the rows in the order of the sentences before sorting."""

@@ -242,9 +242,10 @@ _RESIDUAL = 1e-8
 """Residual above which a warning is logged; a converged solver stays near 1e-14."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Spectrum:
-    """The leading eigenvectors of G = Xi^T Xi.
+    """The leading eigenvectors of G = Xi^T Xi, given in any order and with any signs.
+
+    ``multiply`` is the product with G. A warning is logged if the eigenvectors are inaccurate.
 
     Attributes:
         U: [D, P] eigenvectors; the entry of each with the largest magnitude is positive.
@@ -252,9 +253,16 @@ class Spectrum:
         residual: max over the eigenvectors of |G u - lambda u| / lambda_1.
     """
 
-    U: Floats
-    eigenvalues: Floats
-    residual: float
+    def __init__(self, values: Floats, U: Floats, multiply: Callable[[Floats], Floats]) -> None:
+        order = np.argsort(-values, kind="stable")
+        values, U = values[order], U[:, order]
+        signs = np.sign(U[np.abs(U).argmax(axis=0), np.arange(U.shape[1])])
+        off = np.linalg.norm(multiply(U) - U * values, axis=0).max() / values[0]
+        if off > _RESIDUAL:
+            _LOGGER.warning(
+                "LAES: eigenvectors are accurate only to %.1e; set solver to exact", off
+            )
+        self.U, self.eigenvalues, self.residual = U * signs, values, float(off)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,7 +312,7 @@ def of_gram(gram: Gram, largest: int, solver: Solver = "auto", device: str = "cp
         )
     # eigenvalues below this bound are rounding errors
     _enough(largest, int(np.sum(values > values.max() * gram.size * np.finfo(float).eps)))
-    return _spectrum(values, U, lambda x: gram @ x)
+    return Spectrum(values, U, lambda x: gram @ x)
 
 
 def of_data(xi: Floats, largest: int) -> Spectrum:
@@ -318,7 +326,7 @@ def of_data(xi: Floats, largest: int) -> Spectrum:
     _enough(largest, min(xi.shape))
     _, sigma, Ut = scipy.linalg.svd(xi, full_matrices=False)
     _enough(largest, int(np.sum(sigma > sigma[0] * max(xi.shape) * np.finfo(float).eps)))
-    return _spectrum(sigma[:largest] ** 2, Ut[:largest].T, lambda x: xi.T @ (xi @ x))
+    return Spectrum(sigma[:largest] ** 2, Ut[:largest].T, lambda x: xi.T @ (xi @ x))
 
 
 def _lanczos_is_faster(size: int, largest: int, device: str = "cpu") -> bool:
@@ -339,17 +347,6 @@ def _lanczos(gram: Gram, largest: int) -> tuple[Floats, Floats]:
         reason = f"Lanczos converged for {found} of {largest} units; set solver to exact"
         raise TrialFailed(reason) from error
     return values, U
-
-
-def _spectrum(values: Floats, U: Floats, multiply: Callable[[Floats], Floats]) -> Spectrum:
-    """Sort the eigenvectors, fix their signs, and warn if they are inaccurate."""
-    order = np.argsort(-values, kind="stable")
-    values, U = values[order], U[:, order]
-    signs = np.sign(U[np.abs(U).argmax(axis=0), np.arange(U.shape[1])])
-    off = np.linalg.norm(multiply(U) - U * values, axis=0).max() / values[0]
-    if off > _RESIDUAL:
-        _LOGGER.warning("LAES: eigenvectors are accurate only to %.1e; set solver to exact", off)
-    return Spectrum(U=U * signs, eigenvalues=values, residual=float(off))
 
 
 def _enough(asked: int, rank: int) -> None:
