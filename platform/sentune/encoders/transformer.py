@@ -22,7 +22,6 @@ from sentune.lazy_import import transformers
 Pooling = Literal["cls", "mean", "max"]
 _UNUSED = ("pooler.", "decoder.")
 
-
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 """Attributes with the rate of attention and feed-forward layers that drop out by a function."""
 
@@ -55,9 +54,8 @@ class TextEncoder(nn.Module):
 
     def states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the last hidden states [N, L, H] of ids and mask [N, L]."""
-        found: Tensor = self.stack(
-            input_ids=input_ids, attention_mask=attention_mask
-        ).last_hidden_state
+        outputs = self.stack(input_ids=input_ids, attention_mask=attention_mask)
+        found: Tensor = outputs.last_hidden_state
         return found
 
     @property

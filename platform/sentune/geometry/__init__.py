@@ -7,12 +7,4 @@ from sentune.geometry.corners import Corners
 from sentune.geometry.gaussians import Gaussians
 from sentune.geometry.points import Points
 
-__all__ = [
-    "Boxes",
-    "Corners",
-    "Gaussians",
-    "Geometry",
-    "Points",
-    "TermWeights",
-    "contrastive_loss",
-]
+__all__ = ["Boxes", "Corners", "Gaussians", "Geometry", "Points", "TermWeights", "contrastive_loss"]

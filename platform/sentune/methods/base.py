@@ -111,12 +111,7 @@ class SentenceMethod(GradientMethod):
     settings_type: ClassVar[type[MethodSettings]]
     objective: ClassVar[str] = "direction/accuracy"
     kind: ClassVar[Kind] = Kind.TRIPLETS
-    roles: ClassVar[Mapping[str, str]] = {
-        "anchor": "anchor",
-        "positive": "positive",
-        "negative": "negative",
-    }
-
+    roles: ClassVar[Mapping[str, str]] = {r: r for r in ("anchor", "positive", "negative")}
     codes: ClassVar[tuple[str, ...]] = ()
     loss_modules: ClassVar[tuple[str, ...]] = ()
 
