@@ -99,46 +99,32 @@ def contrastive_loss(
         raise InvalidValue("temperature", temperature, "it must be above 0")
     over_premises = weights.reverse_orientation == "premises"
     over_hypotheses = 0.0 if over_premises else weights.reverse
-    terms = _Terms(anchor, geometry, weights)
+    tables: list[tuple[Tensor, float]] = []
     if weights.entailment or over_hypotheses:
-        terms.add(gather(positive), weights.entailment, over_hypotheses)
+        forward, reverse = weights.entailment, over_hypotheses
+        tables += _tables(geometry, anchor, gather(positive), forward, reverse)
     if negative is not None and (weights.contradiction or weights.reverse_contradiction):
-        terms.add(gather(negative), weights.contradiction, weights.reverse_contradiction)
+        forward, reverse = weights.contradiction, weights.reverse_contradiction
+        tables += _tables(geometry, anchor, gather(negative), forward, reverse)
     if weights.reverse and over_premises:
-        terms.append(geometry.entails_table(positive, gather(anchor)), weights.reverse)
-    own = terms.diagonal(offset) if weights.entailment else geometry.entails(anchor, positive)
-    return (terms.log_sum(temperature) - own / temperature).sum()
+        tables.append((geometry.entails_table(positive, gather(anchor)), weights.reverse))
+    if not tables:
+        fix = "without hard negatives, the weight of entailment or reverse must be above 0"
+        raise InvalidValue("weights", weights, fix)
+    # e(s_i, s_i+) is on a diagonal of the table of V_E, which is the first
+    first = tables[0][0]
+    own = first.diagonal(offset) if weights.entailment else geometry.entails(anchor, positive)
+    logits = [table / temperature + math.log(weight) for table, weight in tables]
+    return (torch.logsumexp(torch.cat(logits, dim=1), dim=1) - own / temperature).sum()
 
 
-class _Terms:
-    """The weighted [n, B] tables whose exponentials form the denominator."""
-
-    def __init__(self, anchor: Tensor, geometry: Geometry, weights: TermWeights) -> None:
-        self.anchor, self.geometry, self.weights = anchor, geometry, weights
-        self.tables: list[tuple[Tensor, float]] = []
-
-    def append(self, table: Tensor, weight: float) -> None:
-        self.tables.append((table, weight))
-
-    def add(self, candidates: Tensor, forward: float, reverse: float) -> None:
-        """Append e(s_i, c_j) and e(c_j, s_i), each if its weight is not 0."""
-        if not reverse:
-            self.append(self.geometry.entails_table(self.anchor, candidates), forward)
-        elif not forward:
-            self.append(self.geometry.entails_table(candidates, self.anchor).T, reverse)
-        else:
-            entails, entailed = self.geometry.entails_tables(self.anchor, candidates)
-            self.append(entails, forward)
-            self.append(entailed, reverse)
-
-    def diagonal(self, offset: int) -> Tensor:
-        """Return e(s_i, s_i+), shape [n], from the table of V_E, which is the first."""
-        return self.tables[0][0].diagonal(offset)
-
-    def log_sum(self, temperature: float) -> Tensor:
-        """Return the logarithm of the weighted sum of the V, shape [n]."""
-        if not self.tables:
-            fix = "without hard negatives, the weight of entailment or reverse must be above 0"
-            raise InvalidValue("weights", self.weights, fix)
-        logits = [table / temperature + math.log(weight) for table, weight in self.tables]
-        return torch.logsumexp(torch.cat(logits, dim=1), dim=1)
+def _tables(
+    geometry: Geometry, anchor: Tensor, candidates: Tensor, forward: float, reverse: float
+) -> list[tuple[Tensor, float]]:
+    """Return [n, B] tables of e(s_i, c_j) and e(c_j, s_i), each if its weight is not 0."""
+    if not reverse:
+        return [(geometry.entails_table(anchor, candidates), forward)]
+    if not forward:
+        return [(geometry.entails_table(candidates, anchor).T, reverse)]
+    entails, entailed = geometry.entails_tables(anchor, candidates)
+    return [(entails, forward), (entailed, reverse)]
