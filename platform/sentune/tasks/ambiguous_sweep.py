@@ -292,11 +292,11 @@ class RangeFinder:
             corners, boxes.corners(self.references), kept, self._group, self.groups.own
         )
         premises, hypotheses = torch.from_numpy(places.reshape(2, -1)).to(some.device)
-        tables = extremes(boxes, found, premises, hypotheses, self.groups)
+        low, high = extremes(boxes, found, premises, hypotheses, self.groups)
         first, last = self._spans
         members = self.groups.sizes(found.sizes(self.groups.count))[..., first, last]
-        low = self._of_sets(tables.low, members, premises, hypotheses)
-        high = -self._of_sets(-tables.high, members, premises, hypotheses)
+        low = self._of_sets(low, members, premises, hypotheses)
+        high = -self._of_sets(-high, members, premises, hypotheses)
         largest = [float(k.coverage.max()) if len(k.coverage) else 0.0 for k in kept]
         return Ranges(
             low=low.cpu().numpy(),

@@ -94,32 +94,24 @@ class Interpretations:
         return Side(corners, self.groups[member]), place
 
 
-@dataclass(frozen=True)
-class Extremes:
-    """Smallest and largest log P, at most 0, by groups of premise and hypothesis, [P, G, G] each.
-
-    A pair of groups without an entry is infinite. Entries that are not the extreme of any set of
-    ``Groups`` may be missing; ``Groups.minima`` of the tables is exact.
-    """
-
-    low: Tensor
-    high: Tensor
-
-
 def extremes(
     boxes: Boxes,
     interpretations: Interpretations,
     premises: Tensor,
     hypotheses: Tensor,
     groups: Groups,
-) -> Extremes:
-    """Return the extremes of log P over all interpretations of P pairs, in bounded memory.
+) -> tuple[Tensor, Tensor]:
+    """Return smallest and largest log P, at most 0, over all interpretations of P pairs.
 
     Small pairs of sentences are computed together and larger ones one by one; for the largest,
-    bounds exclude entries that cannot be an extreme.
+    bounds exclude entries that cannot be an extreme. The memory is bounded.
 
     Args:
         premises, hypotheses: [P] indices of sentences in ``interpretations``.
+
+    Returns:
+        [P, G, G] each, by groups of premise and hypothesis; infinite without an entry. Entries that
+        are not the extreme of any set of ``groups`` may be missing; ``Groups.minima`` is exact.
     """
     device = interpretations.rows.device
     shape = (2, len(premises), groups.count, groups.count)
@@ -137,7 +129,7 @@ def extremes(
             else:
                 for sign, table in zip((1, -1), found[:, run.start], strict=True):
                     table.copy_(smallest(boxes, first[0], second[0], groups, sign=sign))
-    return Extremes(found[0].clamp_(max=0), found[1].neg_().clamp_(max=0))
+    return found[0].clamp_(max=0), found[1].neg_().clamp_(max=0)
 
 
 def ragged(starts: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
