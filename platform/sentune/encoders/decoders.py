@@ -154,16 +154,15 @@ def load_decoder(path: str) -> Decoder:
     config, stored = read_config(path, "--decoder")
     tokenizer = DecoderTokenizer(path)
     encoder_decoder = config.is_encoder_decoder
-    kind = (
-        transformers.AutoModelForSeq2SeqLM if encoder_decoder else transformers.AutoModelForCausalLM
-    )
+    kind: Any = transformers.AutoModelForSeq2SeqLM
     if not encoder_decoder:
+        kind = transformers.AutoModelForCausalLM
         config.is_decoder = config.add_cross_attention = True
     try:
         if stored:
             model, missing = read_weights(kind, path, config=config)
         else:
-            model, missing = kind.from_config(config), []  # type: ignore[no-untyped-call]
+            model, missing = kind.from_config(config), []
     except ValueError as error:
         fix = "name a decoder, an encoder-decoder, or a BERT"
         raise InvalidValue("--decoder", path, fix) from error

@@ -109,9 +109,7 @@ def recurrent_states(layer: nn.RNNBase, words: Tensor, lengths: Tensor) -> Tenso
     ``words`` are vectors, [N, L, n], and ``lengths`` the words of each sentence, [N], at least 1.
     """
     packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-    found: Tensor
-    found, _ = pad_packed_sequence(layer(packed)[0], True, total_length=words.shape[1])
-    return found
+    return pad_packed_sequence(layer(packed)[0], True, total_length=words.shape[1])[0]
 
 
 def _uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> Tensor:

@@ -11,7 +11,7 @@ Legend: n = rows, m = columns, G = groups, d = dimensions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 
 import torch
@@ -108,17 +108,10 @@ class _Block:
         return self.slopes[rows] @ self.distances[:, run] + self.base[rows, None]
 
 
-@dataclass
 class _Search:
-    boxes: Boxes
-    second: Side
-    groups: Groups
-    sign: int
-    found: Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        shape = (self.groups.count, self.groups.count)
-        self.found = self.second.corners.lower.new_full(shape, torch.inf)
+    def __init__(self, boxes: Boxes, second: Side, groups: Groups, sign: int) -> None:
+        self.boxes, self.second, self.groups, self.sign = boxes, second, groups, sign
+        self.found = second.corners.lower.new_full((groups.count, groups.count), torch.inf)
 
     def visit(self, first: Side) -> None:
         """Lower ``found`` by the entries of some rows."""

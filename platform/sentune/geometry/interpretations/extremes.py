@@ -62,9 +62,8 @@ class Interpretations:
     ) -> Interpretations:
         """Return the interpretations by the kept references, and each own box in group ``own``."""
         device = sentences.lower.device
-        alone = torch.tensor([OWN], device=device)
+        alone, last = torch.tensor([[OWN], [own]], device=device)
         rows = torch.cat([part for k in kept for part in (k.rows, alone)])
-        last = torch.tensor([own], device=device)
         groups = torch.cat([part for k in kept for part in (group(k), last)])
         sizes = torch.tensor([0, *(len(k.rows) + 1 for k in kept)])
         starts = sizes.cumsum(0).to(device)
