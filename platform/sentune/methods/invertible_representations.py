@@ -68,8 +68,8 @@ class Representations:
             InvalidValue: ``representation`` has another value.
         """
         found = self.three_pools(self._rows(sentences))
-        halves = dict(zip(("z_en", "z_de"), found.chunk(2, dim=1), strict=True))
-        parts = {"ensemble": found, **halves}
+        z_en, z_de = found.chunk(2, dim=1)
+        parts = {"ensemble": found, "z_en": z_en, "z_de": z_de}
         if representation not in parts:
             fix = f"choose among {', '.join(parts)}"
             raise InvalidValue("readout features", representation, fix)

@@ -171,7 +171,7 @@ class _Search:
         bounds = [block.of]
         if float((active.sum(0) * sizes).sum()) > MANY * len(first) * len(block.columns):
             bounds.append(self._bound_across(first, volumes, block))
-        places, rows, columns, margins = [], [], [], []
+        found: list[tuple[Tensor, ...]] = []
         for place in active.any(0).nonzero()[:, 0].tolist():
             run = block.runs[place][1]
             for some in torch.split(active[:, place].nonzero()[:, 0], CHUNK // COLUMNS):
@@ -181,13 +181,10 @@ class _Search:
                 if margin.numel() >= TABLE and len(row) * DENSE > margin.numel():
                     self.compute_table(first.take(some), block.columns.take(run))
                     continue
-                places.append(torch.full_like(row, place))
-                rows.append(some[row])
-                columns.append(column + run.start)
-                margins.append(margin[row, column])
-        if places:
-            parts = (torch.cat(part) for part in (places, rows, columns, margins))
-            self._compute_by_promise(first, block, limits, *parts)
+                places = torch.full_like(row, place)
+                found.append((places, some[row], column + run.start, margin[row, column]))
+        if found:
+            self._compute_by_promise(first, block, limits, found)
 
     def _limits(self, first: Side, block: _Block) -> Tensor:
         """Return the limits below which an entry can lower a minimum, [n, runs]."""
@@ -195,16 +192,13 @@ class _Search:
         return self.groups.thresholds(self.found)[first.groups][:, of_runs]
 
     def _compute_by_promise(
-        self,
-        first: Side,
-        block: _Block,
-        limits: Tensor,
-        places: Tensor,
-        rows: Tensor,
-        columns: Tensor,
-        margins: Tensor,
+        self, first: Side, block: _Block, limits: Tensor, found: list[tuple[Tensor, ...]]
     ) -> None:
-        """Compute entries in order of their margins; drop those that falling limits exclude."""
+        """Compute entries in order of their margins; drop those that falling limits exclude.
+
+        ``found`` has parts of the entries' runs, rows, columns and margins.
+        """
+        places, rows, columns, margins = map(torch.cat, zip(*found, strict=True))
         order = margins.argsort()
         bounds = margins + limits[rows, places]
         step = FIRST
