@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoModelForSeq2SeqLM
 
 from sentune.corpora.batches import Held
 from sentune.encoders import load_tokenizer
-from sentune.encoders.decoders import bundle
+from sentune.encoders.prepare import bundle
 from sentune.errors import InvalidValue
 from sentune.methods import Intersent
 from sentune.training.group import Group

@@ -48,11 +48,11 @@ def find(name: str) -> type[GradientMethod]:
     Raises:
         InvalidValue: there is no such method, or the class is not a valid one.
     """
-    if name in TRAINED:
-        return TRAINED[name]
-    kind = checked(user_code.named("methods", name, "--method", (*TRAINED, *CLOSED_FORM)))
-    kind.name = name
-    return kind
+    if name not in TRAINED:
+        kind = checked(user_code.named("methods", name, "--method", (*TRAINED, *CLOSED_FORM)))
+        kind.name = name
+        return kind
+    return TRAINED[name]
 
 
 def find_closed_form(name: str) -> type[ClosedForm]:

@@ -168,7 +168,7 @@ class _Search:
         limits = self._limits(first, block)
         active = block.bounds < limits
         sizes = torch.tensor([run.stop - run.start for _, run in block.runs], device=active.device)
-        bounds = [block.of]
+        bounds: list[Bounds] = [block.of]
         if float((active.sum(0) * sizes).sum()) > MANY * len(first) * len(block.columns):
             bounds.append(self._bound_across(first, volumes, block))
         found: list[tuple[Tensor, ...]] = []
