@@ -29,9 +29,10 @@ class LazyModule:
 
 
 if TYPE_CHECKING:
+    import torch as torch
     import transformers as transformers
 else:
-    transformers = LazyModule("transformers")
+    torch, transformers = LazyModule("torch"), LazyModule("transformers")
 
 _USUAL = gc.get_threshold()
 

@@ -14,6 +14,7 @@ from sentune.code import require_code
 from sentune.errors import TrialFailed
 from sentune.launchers.control_actor import Ask, ControlSignal, no_signal
 from sentune.launchers.trial_report import Report, failed
+from sentune.lazy_import import torch
 from sentune.records import PART
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
@@ -69,9 +70,7 @@ def run_trial(
     except ValueError as error:
         # Ray Train destroys a process group when a worker is lost. Torch then raises a ValueError
         # in the other workers (no default group), which looks like an error of the trial
-        from torch import distributed  # closed-form trials do not need it
-
-        if group.world_size == 1 or distributed.is_initialized():
+        if group.world_size == 1 or torch.distributed.is_initialized():
             raise
         message = f"the process group was destroyed, another worker is lost ({error})"
         raise RuntimeError(message) from error

@@ -11,6 +11,7 @@ import ray
 from sentune.code import CodeMismatch
 from sentune.errors import CheckpointGone, Overtaken, SentuneError, first_line, last_line
 from sentune.io.atomic import StorageError
+from sentune.lazy_import import torch
 from sentune.training.memory import OutOfMemory, short_of_memory
 
 PAYLOAD = "said"
@@ -88,8 +89,6 @@ class Report:
 
 def failed(error: BaseException, traceback: str = "") -> Report:
     """Return the report of an error that ended the trial."""
-    import torch  # not needed by drivers
-
     short = isinstance(error, OutOfMemory) or bool(short_of_memory(error))
     return Report(
         failure=reason(error),

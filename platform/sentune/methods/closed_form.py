@@ -20,6 +20,7 @@ from pydantic import Field
 from sentune.corpora.schema import Kind, Statistics
 from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue
+from sentune.lazy_import import torch
 from sentune.methods.base import Settings
 from sentune.readouts.grid import Grid, Readout
 
@@ -129,7 +130,5 @@ def eigenvectors(matrix: Floats, device: str = "cpu") -> tuple[Floats, Floats]:
     if device == "cpu":
         values, vectors = np.linalg.eigh(matrix)
         return values, vectors
-    import torch  # not needed for a fit on the CPU
-
     found = torch.linalg.eigh(torch.from_numpy(matrix).to(device))
     return found.eigenvalues.cpu().numpy(), found.eigenvectors.cpu().numpy()

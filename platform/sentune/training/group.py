@@ -15,14 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sentune.lazy_import import LazyModule
+from sentune.lazy_import import torch
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
-    from torch import distributed as dist
-else:
-    torch, dist = LazyModule("torch"), LazyModule("torch.distributed")
 
 T = TypeVar("T")
 
@@ -73,9 +69,9 @@ class Group:
     ) -> Group:
         """Return the default process group, which must be initialised."""
         if device is None:
-            nccl = dist.get_backend() == "nccl"
+            nccl = torch.distributed.get_backend() == "nccl"
             device = f"cuda:{torch.cuda.current_device()}" if nccl else "cpu"
-        return cls(dist.get_rank(), dist.get_world_size(), device, shards)
+        return cls(torch.distributed.get_rank(), torch.distributed.get_world_size(), device, shards)
 
     @cached_property
     def device(self) -> torch.device:
@@ -141,7 +137,7 @@ class Group:
         """Return the mean over the workers, without gradient."""
         total = value.detach().clone()
         if self.world_size > 1:
-            dist.all_reduce(total)
+            torch.distributed.all_reduce(total)
         return total / self.world_size
 
     def agree(self, value: int) -> int:
@@ -149,7 +145,7 @@ class Group:
         if self.world_size == 1:
             return value
         box = torch.tensor(value, dtype=torch.int64, device=self.device)
-        dist.broadcast(box, src=0)
+        torch.distributed.broadcast(box, src=0)
         return int(box)
 
     def broadcast_object(self, value: T, source: int = 0) -> T:
@@ -157,7 +153,7 @@ class Group:
         if self.world_size == 1:
             return value
         box = [value]
-        dist.broadcast_object_list(box, src=source, device=self.device)
+        torch.distributed.broadcast_object_list(box, src=source, device=self.device)
         return box[0]
 
     def collect(self, value: T) -> list[T]:
@@ -169,7 +165,7 @@ class Group:
         if self.world_size > 1:
             own = torch.from_numpy(array)
             total = own.to(self.device)  # on the CPU, the array itself
-            dist.all_reduce(total)
+            torch.distributed.all_reduce(total)
             own.copy_(total)
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -184,7 +180,7 @@ class Group:
         trained = [p for p in parameters if p.requires_grad]
         used = [p.grad is not None for p in trained]
         counts = torch.tensor(used, dtype=torch.int32, device=self.device)
-        dist.all_reduce(counts)
+        torch.distributed.all_reduce(counts)
         grads: list[Tensor] = []
         for parameter, workers in zip(trained, counts.tolist(), strict=True):
             if workers:
@@ -193,7 +189,7 @@ class Group:
                 grads.append(parameter.grad)
         if grads:
             flat = torch.nn.utils.parameters_to_vector(grads)
-            dist.all_reduce(flat)
+            torch.distributed.all_reduce(flat)
             flat /= self.world_size
             torch.nn.utils.vector_to_parameters(flat, grads)
 
@@ -201,7 +197,7 @@ class Group:
         """Broadcast the parameters of the first worker to all workers."""
         if self.world_size > 1:
             for parameter in module.parameters():
-                dist.broadcast(parameter.data, src=0)
+                torch.distributed.broadcast(parameter.data, src=0)
 
 
 def _parts(rows: int, parts: int) -> list[int]:

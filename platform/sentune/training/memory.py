@@ -8,15 +8,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from sentune.errors import TrialFailed, first_line
-from sentune.lazy_import import LazyModule
-
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = LazyModule("torch")
+from sentune.lazy_import import torch
 
 DEVICE, HOST = "the device", "the host"
 
