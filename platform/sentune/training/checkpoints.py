@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 from sentune.credentials import without_credentials
 from sentune.errors import Overtaken
-from sentune.io.checksums import checksums, damage, document_checksum
+from sentune.io.checksums import damage, document_checksum
+from sentune.io.folders import write_manifest
 from sentune.training.checkpoint_storage import (
     DAMAGED,
     FOREIGN,
@@ -140,12 +141,9 @@ class CheckpointStore:
                     score=score if milestone else None,
                     generation=self.generation,
                     identity=self.identity,
-                    files=checksums(folder),
                 )
                 content = json.loads(json.dumps(vars(saved)))
-                content["checksum"] = document_checksum(content)
-                text = json.dumps(content, indent=1)
-                (folder / PROGRESS_FILE).write_text(text, encoding="utf-8")
+                saved.files = write_manifest(folder / PROGRESS_FILE, content)["files"]
             stored[name] = saved
             self._sound.add(name)
         kept = {_newest(stored), _best(stored), _newest_milestone(stored)}
@@ -189,8 +187,7 @@ class CheckpointStore:
         """Return name -> fault of every checkpoint, empty if it is sound, without renaming any."""
         stored, wrong = self._examined()
         found = {name: unusable.why for name, unusable in wrong.items()}
-        for name, saved in stored.items():
-            found[name] = damage(self._place.fetch(name), saved.files)
+        found |= {name: damage(self._place.fetch(name), was.files) for name, was in stored.items()}
         return {name: found[name] for name in sorted(found, key=examples_of)}
 
     def drop_all(self) -> None:
