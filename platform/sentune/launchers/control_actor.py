@@ -89,7 +89,9 @@ class ControlActor:
     """Actor that keeps the messages between the driver and the workers of each trial."""
 
     def __init__(self) -> None:
-        self._verdicts: defaultdict[str, dict[int, asyncio.Future[bool]]] = defaultdict(dict)
+        self._verdicts: defaultdict[str, defaultdict[int, asyncio.Future[bool]]] = defaultdict(
+            lambda: defaultdict(asyncio.Future)
+        )
         self._ends: dict[str, Report] = {}
         self._beats: dict[str, Beat] = {}
         self._workers: defaultdict[str, dict[int, Worker]] = defaultdict(dict)
@@ -103,20 +105,15 @@ class ControlActor:
 
         Verdicts at earlier milestones are dropped, since all workers of the group have them.
         """
-        future = self._future(trial, examples)
-        if not future.done():
-            future.set_result(goes_on)
-        for earlier in [at for at in self._verdicts[trial] if at < examples]:
-            del self._verdicts[trial][earlier]
+        verdicts = self._verdicts[trial]
+        if not verdicts[examples].done():
+            verdicts[examples].set_result(goes_on)
+        for earlier in [at for at in verdicts if at < examples]:
+            del verdicts[earlier]
 
     async def verdict(self, trial: str, examples: int) -> bool:
         """Wait for the verdict at a milestone, and return whether the trial continues."""
-        return await self._future(trial, examples)
-
-    def _future(self, trial: str, examples: int) -> asyncio.Future[bool]:
-        if examples not in self._verdicts[trial]:
-            self._verdicts[trial][examples] = asyncio.get_running_loop().create_future()
-        return self._verdicts[trial][examples]
+        return await self._verdicts[trial][examples]
 
     async def forget(self, trial: str) -> None:
         """Drop everything about a trial that has ended or is about to start."""
