@@ -243,7 +243,7 @@ class IntersentBackward:
         else:
             # a worker without items takes part in the backward pass too, whose collective
             # operations need all workers
-            encoder, device = self.method.encoder, self._group.device
+            encoder = self.method.encoder
             none = torch.zeros(0, encoder.width, dtype=encoder.dtype, device=device)
             value = objective(none.requires_grad_(settings.train_encoder))
         densify_gradients(self.method.parameters())
