@@ -27,7 +27,7 @@ from sentune.methods import find_closed_form
 from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
 from sentune.tasks import Sts, tasks_for
 from sentune.training.model import READOUTS_FILE, LoadedModel, read_settings, write_description
-from sentune.training.recipes.sentences import require, write_whole
+from sentune.training.recipes.sentences import require, write_modules
 from sentune.training.settings import refuse_unknown, validated
 
 VECTORS = "vectors"
@@ -105,7 +105,7 @@ def export_closed_form(
         for name in (FIT_FILE, DETAILS_FILE):
             shutil.copyfile(checkpoint / name, beside / name)
         save_whole(words, beside / WORDS)
-        write_whole(beside)
+        write_modules(beside)
         write_description(beside, model, settings, shipped, card)
 
 

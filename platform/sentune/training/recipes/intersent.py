@@ -36,8 +36,7 @@ from sentune.training.recipes.sentences import (
     head_state,
     load_head,
     require,
-    write_modules,
-    write_whole,
+    write_encoder,
 )
 from sentune.training.settings import TrainingSettings, check_length
 from sentune.training.trial import TrialSpec
@@ -79,15 +78,10 @@ class IntersentRecipe:
     def write(
         self, method: Intersent, source: str, folder: Path, training: TrainingSettings
     ) -> None:
-        method.encoder.save(folder)
-        load_tokenizer(_part(source, ENCODER)).save(folder, training.max_length)
+        write_encoder(method, _part(source, ENCODER), folder, training.max_length, pooled=True)
         (folder / DECODER).mkdir()
         method.decoder.save(folder / DECODER)
         save_file(head_state(method, STORED_APART), folder / HEAD_FILE)
-        if method.encoder.stands_alone:
-            write_modules(folder, method.encoder.width, method.settings.pooling)
-        else:
-            write_whole(folder)
 
     def read(self, make: Callable[..., Intersent], folder: Path) -> Intersent:
         for part in (folder, folder / DECODER):

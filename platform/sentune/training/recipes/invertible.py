@@ -29,7 +29,7 @@ from sentune.tasks.variants import evaluate_representations
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.base import Rows, Tasks, Validator
-from sentune.training.recipes.sentences import head_state, load_head, require, write_whole
+from sentune.training.recipes.sentences import head_state, load_head, require, write_modules
 from sentune.training.settings import TrainingSettings
 from sentune.training.trial import TrialSpec
 
@@ -66,7 +66,7 @@ class InvertibleRecipe:
     ) -> None:
         save_file(head_state(method, ()), folder / WEIGHTS_FILE)
         save_whole(method.vectors.table, folder / WORDS)
-        write_whole(folder)
+        write_modules(folder)
 
     def read(self, make: Callable[..., Invertible], folder: Path) -> Invertible:
         require(folder, WEIGHTS_FILE)

@@ -20,7 +20,6 @@ from torch.nn.parallel import DistributedDataParallel
 from sentune.beats import beat
 from sentune.encoders import (
     Chunk,
-    Pooling,
     Tokenizer,
     WordTokenizer,
     even_shares,
@@ -42,8 +41,8 @@ from sentune.training.trial import TrialSpec
 
 HEAD_FILE = "head.safetensors"
 ENCODER_FILES = ("config.json", "tokenizer_config.json", "model*.safetensors")
-WHOLE = "sentune.sentence_transformers.EmbedderModule"
-"""Class by which sentence-transformers loads a model that is more than an encoder with pooling."""
+WHOLE = {"": "sentune.sentence_transformers.EmbedderModule"}
+"""Modules of sentence-transformers for a model that is more than an encoder with pooling."""
 LAYOUT = "6.2.0"
 """Version of sentence-transformers whose layout the model folders have."""
 ENCODER_PREFIX = "encoder."
@@ -80,15 +79,10 @@ class Sentences:
     def write(
         self, method: SentenceMethod, source: str, folder: Path, training: TrainingSettings
     ) -> None:
-        method.encoder.save(folder)
-        load_tokenizer(source).save(folder, training.max_length)
+        write_encoder(method, source, folder, training.max_length, pooled=method.name in POOLED)
         loss_modules = (f"{name}." for name in method.loss_modules)
         if head := head_state(method, (ENCODER_PREFIX, *loss_modules)):
             save_file(head, folder / HEAD_FILE)
-        if method.name in POOLED and method.encoder.stands_alone:
-            write_modules(folder, method.encoder.width, method.settings.pooling)
-        else:
-            write_whole(folder)
 
     def read(self, make: Callable[..., SentenceMethod], folder: Path) -> SentenceMethod:
         if not is_word_table(folder):
@@ -187,11 +181,18 @@ def require(folder: Path, *patterns: str) -> None:
         raise InvalidValue("model", str(folder), fix)
 
 
-def write_modules(folder: Path, width: int, pooling: Pooling) -> None:
-    """Write the files by which sentence-transformers loads an encoder and its pooling.
+def write_encoder(method: Any, source: str, folder: Path, max_length: int, *, pooled: bool) -> None:
+    """Write a method's encoder, its tokenizer, and the files for sentence-transformers.
 
-    The folder must already have the files of the encoder and the tokenizer.
+    Args:
+        source: folder with the tokenizer.
+        pooled: whether the embeddings are the encoder's pooled vectors.
     """
+    method.encoder.save(folder)
+    load_tokenizer(source).save(folder, max_length)
+    if not (pooled and method.encoder.stands_alone):
+        write_modules(folder)
+        return
     (folder / "1_Pooling").mkdir()
     modality = {"method": "forward", "method_output_name": "last_hidden_state"}
     transformer = {
@@ -200,21 +201,20 @@ def write_modules(folder: Path, width: int, pooling: Pooling) -> None:
         "module_output_name": "token_embeddings",
     }
     write_json(folder / "sentence_bert_config.json", transformer)
-    pooled = {"embedding_dimension": width, "pooling_mode": pooling, "include_prompt": True}
-    write_json(folder / "1_Pooling" / "config.json", pooled)
+    pooling = {
+        "embedding_dimension": method.encoder.width,
+        "pooling_mode": method.settings.pooling,
+        "include_prompt": True,
+    }
+    write_json(folder / "1_Pooling" / "config.json", pooling)
     kinds = {
         "": "sentence_transformers.base.modules.transformer.Transformer",
         "1_Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
     }
-    _list_modules(folder, kinds)
+    write_modules(folder, kinds)
 
 
-def write_whole(folder: Path) -> None:
-    """Write the files by which sentence-transformers loads a folder as an ``EmbedderModule``."""
-    _list_modules(folder, {"": WHOLE})
-
-
-def _list_modules(folder: Path, kinds: Mapping[str, str]) -> None:
+def write_modules(folder: Path, kinds: Mapping[str, str] = WHOLE) -> None:
     """Write sentence-transformers' list of modules (path -> class) and configuration."""
     modules = [
         {"idx": place, "name": str(place), "path": path, "type": kind}
