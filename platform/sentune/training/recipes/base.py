@@ -39,7 +39,7 @@ class Validator(ABC):
         self._final = self._rung = Judged(whole)
         if spec.rung_rows:
             self._rung = at_rung(dev, references, spec.readouts, spec.rung_rows) or self._final
-        self._settings, self._device = settings, device
+        self._spec, self._settings, self._device = spec, settings, device
 
     def validate(self, method: Any, *, rung: bool = False) -> Result:
         """Return metrics, best readouts and tables; the method is in training mode afterwards.

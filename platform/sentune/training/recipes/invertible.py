@@ -78,17 +78,13 @@ class InvertibleRecipe:
 class InvertibleValidator(Validator):
     """Fits components on a sample of the training corpus, then evaluates all representations."""
 
-    def __init__(self, spec: TrialSpec, settings: TrainingSettings, device: torch.device) -> None:
-        super().__init__(spec, settings, device)
-        self._grid, self._corpus = grid_of(REPRESENTATION, spec.readouts), spec.corpus
-        self._objective = spec.objective
-        self._sample: list[np.ndarray] | None = None
+    _sample: list[np.ndarray] | None = None
 
     def _evaluate(self, method: Invertible, tasks: Tasks) -> Result:
         """Evaluate a method, which keeps the components; ``train/deviation`` is that of W."""
         if self._sample is None:
             wanted = method.settings.component_sentences
-            self._sample = sample(self._corpus.open(), wanted)
+            self._sample = sample(self._spec.corpus.open(), wanted)
         size = sentences_at_a_time(self._device)
         represent = Representations(method, max_length=self._settings.max_length, size=size)
         with torch.no_grad(), autocast(self._settings.precision, self._device):
@@ -97,8 +93,8 @@ class InvertibleValidator(Validator):
                 tasks,
                 represent,
                 features=represent.features,
-                grid=self._grid,
-                objective=self._objective,
+                grid=grid_of(REPRESENTATION, self._spec.readouts),
+                objective=self._spec.objective,
             )
         found.metrics["train/deviation"] = method.decoder.deviation()
         return found
