@@ -20,9 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentune.corpora.batches import drawn_rows
-from sentune.corpora.formats import CorpusRows, open_rows
 from sentune.corpora.formats.arrow import MANIFEST, parse_manifest, shard_name
-from sentune.corpora.formats.open import parsed_spec
+from sentune.corpora.formats.open import CorpusRows, open_rows, parsed_spec
 from sentune.corpora.formats.own import OWN
 from sentune.corpora.formats.spec import BAD_ROWS
 from sentune.corpora.schema import SCHEMAS, BadRow, Corpus, Fingerprint, Kind

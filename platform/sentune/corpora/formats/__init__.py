@@ -2,23 +2,7 @@
 
 from __future__ import annotations
 
-from sentune.corpora.formats.open import (
-    CorpusRows,
-    check_opens,
-    kinds_of,
-    open_rows,
-    read,
-    read_pairs,
-)
-from sentune.corpora.formats.registry import FORMATS, Format
+from sentune.corpora.formats.open import check_opens, kinds_of, open_rows, read, read_pairs
+from sentune.corpora.formats.registry import FORMATS
 
-__all__ = [
-    "FORMATS",
-    "CorpusRows",
-    "Format",
-    "check_opens",
-    "kinds_of",
-    "open_rows",
-    "read",
-    "read_pairs",
-]
+__all__ = ["FORMATS", "check_opens", "kinds_of", "open_rows", "read", "read_pairs"]
