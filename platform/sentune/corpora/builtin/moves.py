@@ -50,15 +50,16 @@ def broaden(s: Sentence, slot: str, rng: Random) -> Sentence | None:
     new: Any
     if slot in ("nouns", "verbs"):
         if len(value) == 1 and _joinable(s, slot) and rng.random() < 0.2:
-            new = _joined(value[0], rng)
+            other = pick(rng, value[0].unrelated)
+            new = (value[0], other) if rng.random() < 0.5 else (other, value[0])
         else:
             new = _raised(value, rng)
         return new and s._replace(**{slot: new})
     if not value:
         return None
     if slot != "adjectives":
-        new = None if slot == "manner" else _raised_or_dropped(value, rng)
-        return s._replace(**{slot: new})
+        dropped = slot == "manner" or rng.random() < 0.4 or not value.ancestors
+        return s._replace(**{slot: None if dropped else pick(rng, value.ancestors)})
     place = int(rng.random() * len(value))
     scale, degree = value[place]
     kept = ((scale, degree // 2),) if abs(degree) == 2 and rng.random() < 0.5 else ()
@@ -106,11 +107,6 @@ def _joinable(s: Sentence, slot: str) -> bool:
     return s.determiner in _DISJOINABLE and not (s.adjectives or s.companion or s.negated)
 
 
-def _joined(term: Term, rng: Random) -> tuple[Term, Term]:
-    other = pick(rng, term.unrelated)
-    return (term, other) if rng.random() < 0.5 else (other, term)
-
-
 def _raised(terms: tuple[Term, ...], rng: Random) -> tuple[Term, ...] | None:
     """Make one of the terms more general; two terms stay unrelated."""
     place = int(rng.random() * len(terms))
@@ -136,8 +132,3 @@ def _below(term: Term, rng: Random) -> Term | None:
         return None
     child = pick(rng, term.children)
     return child if rng.random() < 0.5 else _below(child, rng) or child
-
-
-def _raised_or_dropped(term: Term, rng: Random) -> Term | None:
-    """Return a more general term, or None for no restriction."""
-    return None if rng.random() < 0.4 or not term.ancestors else pick(rng, term.ancestors)

@@ -143,13 +143,13 @@ def reworded(plain: Scene, rng: Random) -> Scene:
     return _modified(plain, pick(rng, _MODIFIED), rng)
 
 
-def _with_adjectives(scene: Scene, rng: Random) -> Scene:
-    """Return the scene with each of the two adjectives with probability 1/2."""
-    return _modified(scene, [n for n in ("adjective", "look") if rng.random() < 0.5], rng)
+def _with_some(scene: Scene, rng: Random, names: Sequence[str] = ("adjective", "look")) -> Scene:
+    """Return the scene with each of the modifiers with probability 1/2."""
+    return _modified(scene, [name for name in names if rng.random() < 0.5], rng)
 
 
 def _fusion(plain: Scene, rng: Random) -> tuple[str, str, str]:
-    scene = _with_adjectives(plain, rng)
+    scene = _with_some(plain, rng)
     return scene.told("deed"), scene.told("act"), scene.told("both")
 
 
@@ -160,7 +160,7 @@ def _difference(plain: Scene, rng: Random) -> tuple[str, str, str]:
 
 def _compression(plain: Scene, rng: Random) -> tuple[str, str | None, str]:
     if rng.random() < 1 / 3:
-        return _with_adjectives(plain, rng).told("both"), None, plain.told("deed")
+        return _with_some(plain, rng).told("both"), None, plain.told("deed")
     modified = _modified(plain, pick(rng, _MODIFIED[1:]), rng)
     return modified.told("deed"), None, plain.told("deed")
 
@@ -170,10 +170,9 @@ def _reconstruction(plain: Scene, rng: Random) -> tuple[str, str | None, str]:
     if form == "deed":
         scene = reworded(plain, rng)
     elif form == "act":
-        names = [name for name in ("adjective", "adverb") if rng.random() < 0.5]
-        scene = _modified(plain, names, rng)
+        scene = _with_some(plain, rng, ("adjective", "adverb"))
     else:
-        scene = _with_adjectives(plain, rng)
+        scene = _with_some(plain, rng)
     return scene.told(form), None, scene.told(form)
 
 
