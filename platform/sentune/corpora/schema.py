@@ -44,11 +44,7 @@ PAIR_OPERATIONS = ("fusion", "difference")
 SPLITS = ("train", "dev", "test")
 
 
-_TYPES = {
-    "score": pa.float64(),
-    "labels": pa.list_(pa.string()),
-    "relevant": pa.list_(pa.string()),
-}
+_TYPES = {"score": pa.float64(), "labels": pa.list_(pa.string()), "relevant": pa.list_(pa.string())}
 
 
 def _schema(*columns: str) -> pa.Schema:

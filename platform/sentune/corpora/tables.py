@@ -152,12 +152,11 @@ def _fields(row: Any) -> tuple[Any, ...]:
 
 def _kind(columns: Sequence[Sequence[Any]]) -> Kind | None:
     """Return the kind of rows without column names, by the number and types of the columns."""
-    if not columns or not all(isinstance(v, str) for column in columns[:2] for v in column):
+    texts = all(isinstance(value, str) for column in columns[:2] for value in column)
+    if not texts or not 1 <= len(columns) <= 3:
         return None
     if len(columns) < 3:
         return Kind.SENTENCES if len(columns) == 1 else Kind.SENTENCE_PAIRS
-    if len(columns) > 3:
-        return None
     last = columns[-1]
     if all(isinstance(value, str) for value in last):
         labels = {*LABELS, *NO_LABEL} & {value.lower() for value in last}

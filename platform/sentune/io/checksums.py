@@ -63,8 +63,7 @@ def changed(folder: str, recorded: Mapping[str, Mapping[str, Any]]) -> str:
 
 def document_checksum(content: Any) -> str:
     """Return the checksum of a JSON document; it does not depend on the order of keys or layout."""
-    text = json.dumps(content, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return str(checksum(json.dumps(content, sort_keys=True).encode())["blake2b"])
 
 
 def _digest(file: Path) -> str:

@@ -149,11 +149,7 @@ def best_beta(
 
 
 def macro_f1(
-    lows: ArrayLike,
-    highs: ArrayLike,
-    gold: ArrayLike,
-    betas: ArrayLike,
-    weights: Floats = EQUAL,
+    lows: ArrayLike, highs: ArrayLike, gold: ArrayLike, betas: ArrayLike, weights: Floats = EQUAL
 ) -> Floats:
     """Return the macro F1 of [..., N] ranges at each of B thresholds, [..., B].
 

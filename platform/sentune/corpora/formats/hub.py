@@ -156,15 +156,15 @@ def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
         examples = log.headed(spec.path, csv_of=_DELIMITERS[spec.format])
     else:
         examples = _objects(spec, log)
-    label = _class if kind is Kind.CLASSIFIED else _label
     names = _label_names(spec, features or {}, theirs)
     for line, example in examples:
         fields = {name: example.get(theirs.get(name, name)) for name in SCHEMAS[kind].names}
         fields = {name: None if value == "" else value for name, value in fields.items()}
         with log.checks(spec.path, line):
             for name in _LABEL_COLUMNS:
-                if fields.get(name) is not None:
-                    fields[name] = label(fields[name], names[name])
+                if (value := fields.get(name)) is not None:
+                    known, classes = names[name], kind is Kind.CLASSIFIED
+                    fields[name] = known.get(str(value), value) if classes else _label(value, known)
             if fields.get("label") == "-":
                 log.counts["unlabelled"] += 1
             else:
@@ -183,11 +183,6 @@ def _label_names(
         signs = {"-1": "-"} if names else {}
         tables[column] = {str(i): given.get(n, n) for i, n in enumerate(names)} | signs | given
     return tables
-
-
-def _class(value: object, names: Mapping[str, str]) -> Any:
-    """Return the name of a class, or the value itself if it has none."""
-    return names.get(str(value), value)
 
 
 def _label(value: object, names: Mapping[str, str]) -> Any:

@@ -116,11 +116,9 @@ def parse_bad_rows(text: str) -> tuple[float, float]:
 
 def allow_bad_rows(text: str, most: str) -> str:
     """Add the option ``bad_rows`` to a specification unless it has it already."""
-    name, mark, query = text.rpartition("?") if "?" in text else (text, "", "")
-    options = query.split("&") if mark else []
-    if any(option.startswith("bad_rows=") for option in options):
+    if re.search(r"\?([^?]*&)?bad_rows=[^?]*$", text):
         return text
-    return f"{name}?{'&'.join([*options, f'bad_rows={most}'])}"
+    return f"{text}{'&' if '?' in text else '?'}bad_rows={most}"
 
 
 def check_options(spec: Spec, allowed: Mapping[str, str]) -> None:
