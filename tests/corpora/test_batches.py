@@ -204,7 +204,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, tokenizer: str) ->
 def _tokenise_in_a_process(folder: str, tokenizer: str) -> int:
     texts = pa.record_batch({"text": pa.array(["a dog"] * 30)})
     made = tokenise_batches([texts], "same", Encoder(tokenizer, 8), Path(folder), shard_rows=7)
-    return sum(pq.read_metadata(made.shard(i)).num_rows for i in range(len(made.shards)))
+    return sum(pq.read_metadata(made.cached(i).here()).num_rows for i in range(len(made.shards)))
 
 
 def test_processes_may_fill_the_cache_at_once(tmp_path: Path, tokenizer: str) -> None:

@@ -155,8 +155,8 @@ def test_a_group_reads_each_row_once_and_trains_as_one_worker_does(
         for line in lines:
             size, rows = map(int, line.split())
             read["bytes"], read["rows"] = read["bytes"] + size, read["rows"] + rows
-    shards = map(scene.tokens.shard, range(len(scene.tokens.shards)))
-    corpus = sum(Path(shard).stat().st_size for shard in shards)
+    shards = map(scene.tokens.cached, range(len(scene.tokens.shards)))
+    corpus = sum(Path(shard.path).stat().st_size for shard in shards)
     assert ROWS <= read["rows"] <= 1.1 * ROWS
     assert corpus <= read["bytes"] <= 1.1 * corpus
 

@@ -92,17 +92,13 @@ class TokenFolder:
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     uri: str = ""
 
-    def shard(self, number: int) -> str:
-        """Return the path of a shard on this node."""
-        return self.cached(number).here()
-
     def cached(self, number: int) -> CachedFile:
         """Return a shard as a file that every node can open."""
         return CachedFile.of(self.path, shard_name(number), self.files, self.uri)
 
     def load(self) -> TokenTable:
         """Load the whole table into memory, which briefly holds one column twice."""
-        files = [self.shard(number) for number in range(len(self.shards))]
+        files = [self.cached(number).here() for number in range(len(self.shards))]
         columns = {}
         for name in self.columns:
             parts = (pq.read_table(file, columns=[name]) for file in files)
@@ -169,8 +165,8 @@ def unigram_counts(tokens: TokenFolder, column: str, size: int) -> npt.NDArray[n
     if column not in tokens.columns:
         raise InvalidValue("column", column, f"use one of {', '.join(tokens.columns)}")
     counts = np.zeros(size, dtype=np.int64)
-    for shard in map(tokens.shard, range(len(tokens.shards))):
-        part = ragged(pq.read_table(shard, columns=[column]).column(column))
+    for file in map(tokens.cached, range(len(tokens.shards))):
+        part = ragged(pq.read_table(file.here(), columns=[column]).column(column))
         found = np.bincount(part.ids, minlength=size)
         if len(found) > size:
             fix = f"use at least {len(found)}, because the corpus has the id {len(found) - 1}"

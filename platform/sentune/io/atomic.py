@@ -6,7 +6,6 @@ class of its own. Both become a ``StorageError`` that names the path.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
@@ -14,7 +13,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sentune.errors import SentuneError
@@ -81,7 +80,7 @@ def check_storage(folder: str, needed: int = 0) -> None:
         check_space(Path(root), needed)
 
 
-@contextlib.contextmanager
+@contextmanager
 def written_for_now(folder: str, name: str) -> Iterator[str]:
     """Write a file in a folder or URI, yield its path or URI, and remove it and new folders.
 
@@ -95,7 +94,7 @@ def written_for_now(folder: str, name: str) -> Iterator[str]:
         yield there
     finally:
         asked(there, lambda: files.rm_file(f"{root}/{name}"))
-        with contextlib.suppress(OSError):  # another study may have written there meanwhile
+        with suppress(OSError):  # another study may have written there meanwhile
             for path in new if is_local(files) else ():
                 path.rmdir()
 

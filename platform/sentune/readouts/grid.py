@@ -52,8 +52,7 @@ class Readout:
             first, last = int(between[1]), int(between[2])
             if first > last:
                 raise InvalidValue(f"readout {self.name}", text, "give the smaller number first")
-            if not self._allows(last):  # before a tuple of any length is made
-                raise InvalidValue(f"readout {self.name}", last, self._fix())
+            self.checked((last,))  # before a tuple of any length is made
             return self.checked(tuple(range(first, last + 1)))
         return self.checked(tuple(self._value(part.strip()) for part in text.split(",")))
 

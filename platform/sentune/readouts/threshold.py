@@ -69,7 +69,14 @@ def best_threshold(scores: ArrayLike, positive: ArrayLike) -> float:
     right = right - np.concatenate(([0], np.cumsum(truth)))
     # a cut does not separate equal scores
     cuts = np.flatnonzero(np.concatenate(([True], values[1:] > values[:-1], [True])))
-    return between(values, int(cuts[np.argmax(right[cuts])]))
+    cut = int(cuts[np.argmax(right[cuts])])  # the number of negative decisions
+    if cut == 0:
+        return float(np.nextafter(values[0], -np.inf))
+    if cut == len(values):
+        return float(values[-1])
+    low, high = float(values[cut - 1]), float(values[cut])
+    middle = low + (high - low) / 2
+    return middle if middle < high else low  # neighbouring floats: the middle may round up
 
 
 def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:
@@ -111,17 +118,6 @@ def _area(values: Floats, truth: Flags) -> float:
     start = np.divide(before, before + false, out=1 / (1 + rate), where=before + false > 0)
     end = (before + 1) / (before + 1 + false + rate)
     return float((start + end).mean() / 2)
-
-
-def between(values: Floats, cut: int) -> float:
-    """Return a threshold for which exactly the ``cut`` lowest sorted values are negative."""
-    if cut == 0:
-        return float(np.nextafter(values[0], -np.inf))
-    if cut == len(values):
-        return float(values[-1])
-    low, high = float(values[cut - 1]), float(values[cut])
-    middle = low + (high - low) / 2
-    return middle if middle < high else low  # neighbouring floats: the middle may round up
 
 
 def _checked(scores: ArrayLike, positive: ArrayLike) -> tuple[Floats, Flags]:

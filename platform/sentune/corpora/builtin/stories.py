@@ -201,7 +201,13 @@ def stories(split: str, seed: int) -> Iterator[list[str]]:
     """Yield stories endlessly, each a list of sentences; deterministic."""
     rng = Random(f"builtin:stories {split} {seed}")
     while True:
-        yield _story(rng)
+        topic = pick(rng, TOPICS)
+        cast = draw_actor(topic, rng), draw_actor(topic, rng)
+        plot = rng.sample(topic.activities, 2)
+        place = pick(rng, topic.places)
+        count = rng.randint(SHORTEST, LONGEST)
+        drawn = ((_next(topic, cast, plot, place, rng), draw_wording(rng)) for _ in range(count))
+        yield [text_of(*one) for one in drawn]
 
 
 def adjacent(split: str, seed: int) -> Iterator[tuple[str, str]]:
@@ -240,15 +246,6 @@ def text_of(meaning: Meaning, wording: Wording) -> str:
     else:
         parts = ["the", actor, "is", *done, *where]
     return " ".join(filter(None, parts))
-
-
-def _story(rng: Random) -> list[str]:
-    topic = pick(rng, TOPICS)
-    cast = draw_actor(topic, rng), draw_actor(topic, rng)
-    plot = rng.sample(topic.activities, 2)
-    place = pick(rng, topic.places)
-    count = rng.randint(SHORTEST, LONGEST)
-    return [text_of(_next(topic, cast, plot, place, rng), draw_wording(rng)) for _ in range(count)]
 
 
 def _next(
