@@ -40,8 +40,6 @@ def specs_of(data: Data | Sequence[Data], role: str, folder: str) -> tuple[str, 
     Raises:
         InvalidValue: the rows fit no kind of corpus; the message lists the kinds' columns.
     """
-    if isinstance(data, str | Path):
-        return (str(data),)
     items = list(data) if isinstance(data, list | tuple) else [data]
     if not items or not all(map(_is_corpus, items)):
         items = [data]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import threading
@@ -26,9 +25,8 @@ class Waits:
     """The calls that this process is waiting for, watched by a thread."""
 
     def __init__(self) -> None:
-        self._numbers = itertools.count()
-        self._open: dict[int, tuple[str, str, float]] = {}
-        self._said: dict[int, str] = {}
+        self._open: dict[object, tuple[str, str, float]] = {}
+        self._said: dict[object, str] = {}
         self._awake = 0.0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -45,9 +43,9 @@ class Waits:
 
         ``fix`` says what the user can do about it.
         """
-        number = next(self._numbers)
+        wait = object()
         with self._changed:
-            self._open[number] = what, fix, self._awake
+            self._open[wait] = what, fix, self._awake
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="sentune-waits", daemon=True)
                 self._thread.start()
@@ -57,8 +55,8 @@ class Waits:
             yield
         finally:
             with self._changed:
-                _, _, since = self._open.pop(number)
-                said, waited = self._said.pop(number, ""), self._awake - since
+                _, _, since = self._open.pop(wait)
+                said, waited = self._said.pop(wait, ""), self._awake - since
                 said = "" if said in self._said.values() else said
             if said:
                 logger.warning("%s: answered after %.0f s", said, waited)
@@ -76,12 +74,12 @@ class Waits:
         with self._changed:
             self._awake += min(seconds, MOST_TICK)
             late = {
-                number: (without_credentials(what), fix)
-                for number, (what, fix, since) in self._open.items()
-                if number not in self._said and self._awake - since >= SAID_AFTER
+                wait: (without_credentials(what), fix)
+                for wait, (what, fix, since) in self._open.items()
+                if wait not in self._said and self._awake - since >= SAID_AFTER
             }
             new = {one for one in late.values() if one[0] not in self._said.values()}
-            self._said |= {number: what for number, (what, _) in late.items()}
+            self._said |= {wait: what for wait, (what, _) in late.items()}
         for what, fix in sorted(new):
             then = f": {fix}" if fix else ""
             logger.warning("waiting for %s since %.0f s%s", what, SAID_AFTER, then)

@@ -49,8 +49,7 @@ FORMATS: dict[str, Format] = {
     "chaosnli": Format({Kind.SEVERAL_LABELS: nli.chaosnli}, nli.CHAOS_OPTIONS),
     "simcse-csv": Format({Kind.TRIPLETS: nli.simcse}),
     "sick": Format(
-        {Kind.LABELLED_PAIRS: nli.sick_pairs, Kind.SCORED_PAIRS: nli.sick_scores},
-        nli.SICK_OPTIONS,
+        {Kind.LABELLED_PAIRS: nli.sick_pairs, Kind.SCORED_PAIRS: nli.sick_scores}, nli.SICK_OPTIONS
     ),
     "stsb": Format({Kind.SCORED_PAIRS: sts.stsb}),
     "sts": Format({Kind.SCORED_PAIRS: sts.folder}, sts.OPTIONS),
