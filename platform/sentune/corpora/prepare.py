@@ -212,13 +212,8 @@ def prepared(
                 text = json.dumps(manifest, indent=1)
                 write_document(f"{place}/{SOURCES}", f"{stamp}.json", text)
     folder = cache / str(manifest["fingerprint"])
-    return Prepared(
-        spec=without_credentials(spec),
-        kind=kind,
-        manifest=manifest,
-        folder=folder,
-        uri=uri and f"{uri}/{folder.name}",
-    )
+    shown, stored = without_credentials(spec), uri and f"{uri}/{folder.name}"
+    return Prepared(spec=shown, kind=kind, manifest=manifest, folder=folder, uri=stored)
 
 
 def _made(spec: str, kind: Kind, cache: Path | None, limit: int | None, uri: str) -> dict[str, Any]:

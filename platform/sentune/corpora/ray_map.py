@@ -50,12 +50,10 @@ def read_in_order(
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     with DataContext.current(context):
-        return ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
-            read,
-            batch_size=1,
-            batch_format="pyarrow",
-            num_cpus=TASK_CPUS,
-            compute=TaskPoolStrategy(size=at_once),
+        given = ray.data.from_items(tasks, override_num_blocks=len(tasks))
+        pool = TaskPoolStrategy(size=at_once)
+        return given.map_batches(
+            read, batch_size=1, batch_format="pyarrow", num_cpus=TASK_CPUS, compute=pool
         )
 
 

@@ -54,9 +54,8 @@ def disk_faults(path: str | Path, needed: int = 0, option: str = "--storage") ->
     except Exception as error:
         if isinstance(error, SentuneError) or (fault := _fault(error)) is None:
             raise
-        raise StorageError(
-            path, _reason(fault, Path(path), needed), FAULTS[fault][1], option
-        ) from error
+        reason = _reason(fault, Path(path), needed)
+        raise StorageError(path, reason, FAULTS[fault][1], option) from error
 
 
 def check_space(path: Path, needed: int) -> None:

@@ -167,11 +167,8 @@ def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
                 fix = "start it, or check the connection and its address (such as AWS_ENDPOINT_URL)"
                 raise StorageError(uri, why, fix) from error
             if wait == FIRST_WAIT:
-                logger.warning(
-                    "%s: the store does not answer, trying again: %s",
-                    without_credentials(uri),
-                    named(error),
-                )
+                store, why = without_credentials(uri), named(error)
+                logger.warning("%s: the store does not answer, trying again: %s", store, why)
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
 

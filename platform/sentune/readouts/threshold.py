@@ -92,13 +92,8 @@ def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:
     from sklearn.metrics import average_precision_score, precision_recall_curve
 
     precision, recall, thresholds = precision_recall_curve(truth, values)
-    return PrecisionRecall(
-        precision,
-        recall,
-        thresholds,
-        area=_area(values, truth),
-        average_precision=float(average_precision_score(truth, values)),
-    )
+    average = float(average_precision_score(truth, values))
+    return PrecisionRecall(precision, recall, thresholds, _area(values, truth), average)
 
 
 def _area(values: Floats, truth: Flags) -> float:

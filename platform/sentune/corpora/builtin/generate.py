@@ -131,11 +131,7 @@ Derived = Callable[[Sentence, Random], tuple[Sentence, bool] | None]
 
 
 def _plain(derived: Callable[[Sentence, Random], Sentence | None]) -> Derived:
-    def with_flag(premise: Sentence, rng: Random) -> tuple[Sentence, bool] | None:
-        result = derived(premise, rng)
-        return None if result is None else (result, False)
-
-    return with_flag
+    return lambda premise, rng: (found, False) if (found := derived(premise, rng)) else None
 
 
 def _premise(split: str, rng: Random) -> Sentence:

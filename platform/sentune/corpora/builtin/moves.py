@@ -59,7 +59,8 @@ def broaden(s: Sentence, slot: str, rng: Random) -> Sentence | None:
         return None
     if slot != "adjectives":
         dropped = slot == "manner" or rng.random() < 0.4 or not value.ancestors
-        return s._replace(**{slot: None if dropped else pick(rng, value.ancestors)})
+        new = None if dropped else pick(rng, value.ancestors)
+        return s._replace(**{slot: new})
     place = int(rng.random() * len(value))
     scale, degree = value[place]
     kept = ((scale, degree // 2),) if abs(degree) == 2 and rng.random() < 0.5 else ()

@@ -109,9 +109,8 @@ def parse_bad_rows(text: str) -> tuple[float, float]:
         return int(text), math.inf
     if re.fullmatch(r"\d{1,3}(\.\d+)?%", text) and float(text[:-1]) <= 100:
         return math.inf, float(text[:-1]) / 100
-    raise InvalidValue(
-        "--bad-rows or ?bad_rows", text, "give a number of rows (500) or a share of them (2%)"
-    )
+    fix = "give a number of rows (500) or a share of them (2%)"
+    raise InvalidValue("--bad-rows or ?bad_rows", text, fix)
 
 
 def allow_bad_rows(text: str, most: str) -> str:
