@@ -21,7 +21,6 @@ _ROWS = 1_024
 PERMUTED = 1 << 22
 """Rows up to which ``drawn_rows`` permutes all row numbers in memory (32 MB)."""
 
-
 Example = dict[str, npt.NDArray[np.int32]]
 Columns = dict[str, list[npt.NDArray[np.int32]]]
 """Column name -> token ids of one row (``Example``), or of each row (``Columns``)."""

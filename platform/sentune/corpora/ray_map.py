@@ -17,7 +17,6 @@ from sentune.errors import SentuneError
 Part = TypeVar("Part")
 Found = TypeVar("Found")
 
-
 TASK_CPUS = 0.25
 """CPUs that a reading task requests; it mostly waits for the disk. If trials occupy all CPUs, a
 task that requests a whole one never starts, and its trial hangs (measured: no start in 45 s)."""

@@ -43,7 +43,6 @@ PAIR_OPERATIONS = ("fusion", "difference")
 
 SPLITS = ("train", "dev", "test")
 
-
 _TYPES = {"score": pa.float64(), "labels": pa.list_(pa.string()), "relevant": pa.list_(pa.string())}
 
 

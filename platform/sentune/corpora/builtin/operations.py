@@ -183,7 +183,6 @@ _ROWS: dict[str, Callable[[Scene, Random], tuple[str, str | None, str]]] = {
     "reconstruction": _reconstruction,
 }
 
-
 TOLD = {
     "deed": ("subject", "deed", "thing"),
     "act": ("subject", "act", "place"),
