@@ -27,7 +27,8 @@ class Pairs:
         both = (sentence for pair in zip(first, second, strict=True) for sentence in pair)
         row = {sentence: i for i, sentence in enumerate(dict.fromkeys(both))}
         self.sentences = tuple(row)
-        self.rows = tuple(np.array([row[s] for s in side], np.int64) for side in (first, second))
+        firsts, seconds = (np.array([row[s] for s in side], np.int64) for side in (first, second))
+        self.rows = firsts, seconds
 
     def __len__(self) -> int:
         return len(self.first)
