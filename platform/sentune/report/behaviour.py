@@ -38,23 +38,18 @@ def chapter(view: View) -> list[Block | None]:
     """
     if view.folder is None:
         return []
-    content = _content(view.folder)
-    decoded = _operations(view)
-    if content is None and not decoded:
+    content = read_artifact(view.folder / BEHAVIOUR_FILE)
+    if content.get("version", 0) > VERSION:
+        content = {}
+    decoded = _operations(view, view.folder)
+    if not content and not decoded:
         return []
     blocks: list[Block | None] = []
-    for place, entry in enumerate((content or {}).get("tasks", ())):
+    for place, entry in enumerate(content.get("tasks", ())):
         blocks += _task(entry, place)
-    if content is not None:
-        blocks += [charts.embedding_map(content), *charts.regions(content)]
-        blocks += _interpretations(content.get("interpretations", ()))
+    blocks += [charts.embedding_map(content), *charts.regions(content)]
+    blocks += _interpretations(content.get("interpretations", ()))
     return [*blocks, *decoded, charts.losses(view), charts.dev_and_test(view)]
-
-
-def _content(folder: Path) -> dict[str, Any] | None:
-    file = folder / BEHAVIOUR_FILE
-    found = read_artifact(file) if file.is_file() else None
-    return found if found is not None and found.get("version", 0) <= VERSION else None
 
 
 def _task(entry: Mapping[str, Any], place: int) -> Iterator[Block]:
@@ -141,9 +136,9 @@ def _interpretations(found: Sequence[Mapping[str, Any]]) -> list[Block]:
     return [Text(said), Table(heads=heads, rows=rows)]
 
 
-def _operations(view: View) -> list[Block]:
+def _operations(view: View, folder: Path) -> list[Block]:
     """Return the first decoded items of each operation, from ``examples.json``."""
-    files = sorted(view.folder.rglob(EXAMPLES_FILE)) if view.folder is not None else []
+    files = sorted(folder.rglob(EXAMPLES_FILE))
     items: list[Any] = [item for file in files for item in read_artifact(file)]
     if not items:
         return []

@@ -66,7 +66,5 @@ def stored_hits(folder: Path | None) -> dict[str, Hits]:
     Raises:
         InvalidValue: the file is damaged.
     """
-    if folder is None or not (folder / HITS_FILE).is_file():
-        return {}
-    content = read_artifact(folder / HITS_FILE)
+    content = read_artifact(folder / HITS_FILE) if folder is not None else {}
     return {metric: np.array(hits, dtype=np.float64) for metric, hits in content.items()}

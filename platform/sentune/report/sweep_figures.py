@@ -231,13 +231,13 @@ def scale_of(grid: Sequence[float]) -> str:
 
 
 def read_artifact(file: Path) -> dict[str, Any]:
-    """Return the content of a JSON file among a study's artifacts.
+    """Return the content of a JSON file among a study's artifacts; empty without the file.
 
     Raises:
         InvalidValue: the file is damaged.
     """
     try:
-        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     except ValueError as error:  # also of bytes that are no text
         fix = f"the file is damaged ({error}); run the study's command again to rewrite it"
         raise InvalidValue("artifact", str(file), fix) from error
