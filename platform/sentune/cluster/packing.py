@@ -46,22 +46,18 @@ def nodes_for(
 
 def _start(cluster: Cluster, up: dict[str, int], left: int, cpus: float, gpus: float) -> int:
     """Add nodes to ``up`` for ``left`` workers; return the number of workers without room."""
+    kinds = {name: kind for name, kind in cluster.kinds.items() if not kind.head}
+    fit = {name: held(kind.cpus, kind.gpus, cpus, gpus) for name, kind in kinds.items()}
     while left > 0:
-        workers = {name: kind for name, kind in cluster.kinds.items() if not kind.head}
-        room = cluster.max_workers - sum(up[name] for name in workers)
-        open_kinds = {
-            name: kind
-            for name, kind in workers.items()
-            if up[name] < kind.max_nodes and held(kind.cpus, kind.gpus, cpus, gpus)
-        }
-        if room <= 0 or not open_kinds:
+        room = cluster.max_workers - sum(up[name] for name in kinds)
+        free = [name for name, kind in kinds.items() if fit[name] and up[name] < kind.max_nodes]
+        if room <= 0 or not free:
             return left
-        name = max(open_kinds, key=lambda n: _score(open_kinds[n], left, cpus, gpus))
-        each = held(open_kinds[name].cpus, open_kinds[name].gpus, cpus, gpus)
+        name = max(free, key=lambda n: _score(kinds[n], left, cpus, gpus))
         # full nodes only: for a last node that is partly full another type may be better
-        count = min(max(1, left // each), open_kinds[name].max_nodes - up[name], room)
+        count = min(max(1, left // fit[name]), kinds[name].max_nodes - up[name], room)
         up[name] += count
-        left -= min(left, count * each)
+        left -= min(left, count * fit[name])
     return 0
 
 
