@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sqlite3
 import subprocess
@@ -21,6 +22,7 @@ from typing import Any
 import pytest
 import sqlalchemy
 
+from sentune.io.folders import draft_name
 from sentune.io.object_store import files_at
 from sentune.tracking import Tracker
 from sentune.tracking.database import ensure_database
@@ -46,7 +48,8 @@ def tables(file: Path) -> int:
 def test_studies_that_start_together_make_one_database(tmp_path: Path) -> None:
     file = tmp_path / "studies" / "mlflow.db"
     file.parent.mkdir()
-    (file.parent / ".mlflow.db.partial").write_text("left by a process that was killed")
+    killed = draft_name(file.name).replace(f"-{os.getpid()}-", "-99999999-")
+    (file.parent / killed).mkdir()
     file.touch()  # as SQLite leaves it before the first table
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ensure_database, [f"sqlite:///{file}"] * 8))
@@ -55,10 +58,10 @@ def test_studies_that_start_together_make_one_database(tmp_path: Path) -> None:
 
 
 def test_a_process_that_is_killed_while_it_makes_the_database_harms_nobody(tmp_path: Path) -> None:
-    file, draft = tmp_path / "mlflow.db", tmp_path / ".mlflow.db.partial"
+    file = tmp_path / "mlflow.db"
     code = f"from sentune.tracking import database as d; d.ensure_database('sqlite:///{file}')"
     process = subprocess.Popen([sys.executable, "-c", code])
-    while not (draft.exists() and draft.stat().st_size):
+    while not any(draft.stat().st_size for draft in tmp_path.glob(".*/mlflow.db")):
         assert process.poll() is None
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
@@ -66,6 +69,7 @@ def test_a_process_that_is_killed_while_it_makes_the_database_harms_nobody(tmp_p
     assert not file.exists()
     ensure_database(f"sqlite:///{file}")
     assert tables(file) > 40
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sentune.io.atomic import check_space
 from sentune.io.databases import alone_in, check_whole, sqlite_path
+from sentune.io.folders import draft_beside
 from sentune.tracking.environment import ARTIFACTS, DATABASE
 from sentune.tracking.runs import EXPERIMENTS
 
@@ -25,7 +26,7 @@ def ensure_database(tracking_uri: str) -> None:
     Nothing is done for the address of an MLflow server. MLflow creates its tables in dozens of
     steps, which take seconds. A process killed in between, or two that start together, leave a
     database that MLflow cannot open (of eight studies started in a new folder, all failed).
-    Therefore one process at a time creates a temporary file, which is then renamed.
+    Therefore one process at a time creates it in a draft, which is then renamed.
 
     Raises:
         DamagedFile: the database is a damaged SQLite file.
@@ -51,13 +52,9 @@ def ensure_database(tracking_uri: str) -> None:
         fcntl.flock(folder, fcntl.LOCK_EX)
         if not _filled(path):
             check_space(path, TABLES)
-            draft = path.with_name(f".{path.name}.partial")
-            try:
-                _remove(draft)  # of a process that was killed
-                _make_tables(f"sqlite:///{draft}")
-                draft.replace(path)
-            finally:
-                _remove(draft)
+            with draft_beside(path) as draft:
+                _make_tables(f"sqlite:///{draft / path.name}")
+                (draft / path.name).replace(path)
     finally:
         os.close(folder)
 
@@ -110,8 +107,3 @@ def _make_tables(tracking_uri: str) -> None:
         forget(tracking_uri)  # or the next try would go on in the removed file
         raise
     store.engine.dispose()  # close all connections before the file is renamed
-
-
-def _remove(draft: Path) -> None:
-    for file in (draft, draft.with_name(f"{draft.name}-journal")):
-        file.unlink(missing_ok=True)

@@ -33,13 +33,6 @@ def publish(
     earlier version. A model whose files differ only in card and manifest, which each start of a
     study writes again, stays one version. The files are stored in MLflow's layout, which
     ``mlflow.pyfunc.load_model`` and ``mlflow models serve`` can load.
-
-    Args:
-        client: MLflow's client.
-        run: that the version belongs to.
-        folder: of the model.
-        name: of the registered model.
-        description, tags: of the version.
     """
     from sentune.training.model import CARD_FILE, MANIFEST  # it imports torch
 
