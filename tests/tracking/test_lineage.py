@@ -45,8 +45,10 @@ def test_no_commit_outside_a_checkout_and_for_what_git_does_not_track(
     assert git_state(installed) is None
 
 
-def test_packages_and_command_without_credentials() -> None:
-    found = lineage(command=["tune.py", "--tracking", "http://ann:pw@h:5000", "--token", "t0p"])
+def test_packages_and_command_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["tune.py", "--tracking", "http://ann:pw@h:5000", "--token", "t0p"]
+    monkeypatch.setattr("sys.argv", command)
+    found = lineage()
     assert found["packages"]["ray"]
     assert found["packages"]["torch"]
     assert found["python"].startswith("3.")

@@ -80,8 +80,7 @@ def to_canvas(figure: Figure) -> Canvas:
 def write_png(figure: Figure, folder: Path, heading: str = "") -> Path:
     """Write ``NAME.png`` with the title above and the description below, and return its path.
 
-    Args:
-        heading: prefix of the title, for example the study's name.
+    ``heading`` is a prefix of the title, for example the study's name.
     """
     canvas, columns = to_canvas(figure), round(15 * figure.width)
     said = textwrap.wrap(plain(figure.description, 400), columns)
@@ -133,11 +132,7 @@ def plain(text: object, most: int = 40) -> str:
 
 
 def scatter(
-    axes: Axes,
-    state: TrialState,
-    points: Sequence[tuple[float, float]],
-    label: str,
-    **more: Any,
+    axes: Axes, state: TrialState, points: Sequence[tuple[float, float]], label: str, **more: Any
 ) -> None:
     """Draw trials of one state as points with its marker."""
     if points:

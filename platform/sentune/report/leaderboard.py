@@ -39,14 +39,8 @@ _LESS = re.compile(r"(deviation|error|loss|mse|perplexity|seconds)$")
 def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFrame:
     """Return a data frame with one row per study, the best on dev first.
 
-    Studies without the metric, or without a complete trial, come last.
-
-    Columns: ``method``, ``metric``, ``dev`` (mean), ``error`` (standard deviation over seeds, or
-    standard error over pairs), ``seeds``, ``test`` (of the shipped model), ``test_error``
-    (standard error over pairs), ``p`` (Welch's t test over the seeds against the first row, if
-    both have the same development rows), ``p_pairs`` (exact sign test against the first row on
-    the test pairs, if both have the same ones), ``judged_on`` (development corpora), ``encoder``
-    and ``state``. The index is the study's name.
+    Studies without the metric, or without a complete trial, come last. ``sentune.compare``
+    describes the columns, ``NOTE`` the errors and the tests. The index is the study's name.
 
     Args:
         metric: ``task/metric``, or with a mode ``rte/auc:min``. The default mode is that of the

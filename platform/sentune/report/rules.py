@@ -109,12 +109,10 @@ def verdict_on(
         found, bar, own = f"{found} ({_paired(metric, test)})", test["standard_error"], ""
     if value <= best - bar or value == best:
         return RuleVerdict(f"It does not beat {rule}: {found}.", False)
-    if abs(value - best) <= bar or (test is not None and test["p"] >= SIGNIFICANT):
-        within = f", with {own}" if own else ""
+    alone = error is None and test is None
+    if alone or abs(value - best) <= bar or (test is not None and test["p"] >= SIGNIFICANT):
+        within = " (one run, no error bar)" if alone else f", with {own}" if own else ""
         text = f"The comparison with {rule} is inconclusive: {found}{within}."
-        return RuleVerdict(text, None)
-    if error is None and test is None:
-        text = f"The comparison with {rule} is inconclusive: {found} (one run, no error bar)."
         return RuleVerdict(text, None)
     beyond = f", by more than {own}" if own else ""
     return RuleVerdict(f"It beats {rule}{beyond}: {found}.", True)

@@ -75,24 +75,21 @@ class SweepTable(NamedTuple):
         return reason if np.nanmax(shown) > self.best["value"] else ""
 
 
-def write_tables(tables: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write tables as JSON files by name, with PNG figures of sweeps, whose paths it returns."""
-    written: list[Path] = []
+def write_tables(tables: Mapping[str, Any], folder: Path) -> None:
+    """Write tables as JSON files by name, with PNG figures of sweeps beside them."""
     for name, table in tables.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(table), encoding="utf-8")
         if file.name == SWEEP_FILE:
-            figures = sweep_figures(SweepTable.read(table))
-            written += [write_png(figure, file.parent) for figure in figures]
-    return written
+            for figure in sweep_figures(SweepTable.read(table)):
+                write_png(figure, file.parent)
 
 
 def figures_in(folder: Path, part: str) -> list[Figure]:
     """Return figures of all sweeps and of precision and recall in a study's folder of artifacts.
 
-    Args:
-        part: part of the data of precision and recall, ``test`` or ``dev``.
+    ``part`` is the part of the data of precision and recall, ``test`` or ``dev``.
 
     Raises:
         InvalidValue: a file is damaged.

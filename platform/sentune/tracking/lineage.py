@@ -15,29 +15,18 @@ import sentune
 from sentune.credentials import without_credentials
 
 PACKAGES = (
-    "sentune",
-    "ray",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "optuna",
-    "mlflow",
-    "datasets",
-    "pyarrow",
-    "numpy",
-    "scikit-learn",
-    "scipy",
-)
+    "sentune", "ray", "torch", "transformers", "tokenizers", "optuna", "mlflow", "datasets",
+    "pyarrow", "numpy", "scikit-learn", "scipy",
+)  # fmt: skip
 """Packages whose versions can change a metric."""
 
 
-def lineage(command: list[str] | None = None) -> dict[str, Any]:
+def lineage() -> dict[str, Any]:
     """Return git commit, package versions, Python, platform and command line, without credentials.
 
     The result is ``{"git": {"commit", "branch", "dirty"}, "packages": {name: version}, "python",
     "platform", "command"}``, without ``git`` if the code is not in a git checkout, and without
-    packages that are not installed. ``command`` has the words of the command line; None: those of
-    this process.
+    packages that are not installed.
     """
     versions: dict[str, str] = {}
     for name in PACKAGES:
@@ -47,7 +36,7 @@ def lineage(command: list[str] | None = None) -> dict[str, Any]:
         "packages": versions,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "command": shlex.join(sys.argv if command is None else command),
+        "command": shlex.join(sys.argv),
     }
     if (git := git_state(Path(sentune.__file__).parent)) is not None:
         found["git"] = git
