@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from sentune.errors import CorpusError, SentuneError
-from sentune.io.atomic import disk_faults, write_document
+from sentune.io.atomic import write_document
 from sentune.papers.table import StudyChoices, Unavailable, study_of
 from sentune.report.blocks import Block, Cell, Chart, Figure, Section, StudyReport, Table, Text
 from sentune.report.drawing import UNSIGNED, canvas, to_canvas
@@ -147,10 +148,9 @@ def write_plot(
     made: tuple[Sequence[Line], Sequence[str]],
     folder: Path,
 ) -> list[Path]:
-    """Write ``NAME.html`` (with plotly), ``NAME.svg`` and ``NAME.csv``, and return their paths.
+    """Write the lines and sentences of ``make_plot``, and return the paths.
 
-    Args:
-        made: lines and sentences of ``make_plot``.
+    These are ``NAME.html`` (with plotly), ``NAME.csv`` and ``NAME.svg``.
 
     Raises:
         StorageError: the disk is full, read-only or faulty.
@@ -172,15 +172,13 @@ def write_plot(
         sections=[Section("figure", "Ours", blocks)],
     )
     drawing = Figure("plot", plot.name, plot.caption, lambda axes: _drawn(plot, lines, axes))
-    texts = {"html": to_html(page), "csv": str(points.to_csv(index=False))}
-    with disk_faults(folder, option="--out"):
-        folder.mkdir(parents=True, exist_ok=True)
-        to_canvas(drawing).savefig(folder / f"{stem}.svg", format="svg", metadata=UNSIGNED)
-    written = [
-        write_document(str(folder), f"{stem}.{kind}", text, option="--out")
+    to_canvas(drawing).savefig(svg := io.StringIO(), format="svg", metadata=UNSIGNED)
+    table_text = str(points.to_csv(index=False))
+    texts = {"html": to_html(page), "csv": table_text, "svg": svg.getvalue()}
+    return [
+        Path(write_document(str(folder), f"{stem}.{kind}", text, option="--out"))
         for kind, text in texts.items()
     ]
-    return [*map(Path, written), folder / f"{stem}.svg"]
 
 
 def _plotly(plot: PublishedPlot, lines: Sequence[Line]) -> go.Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,9 +130,8 @@ class TableMaker:
         said = []
         for task, name in table.dev.items():
             spec = self.choices.data.find(name)
-            on = f"those of the study, because {name} was not found"
-            if spec is not None:
-                on = f"chosen on {cut(spec, quick.rows)}"
+            missing = f"those of the study, because {name} was not found"
+            on = f"chosen on {cut(spec, quick.rows)}" if spec is not None else missing
             said.append(f"Readouts of {task}: {on}.")
         if table.references:
             spec = self.choices.data.find(table.references)
@@ -167,21 +167,20 @@ class TableMaker:
                 asked = study_of(grid_row(table), figure.trained, self.choices)
                 at = {name: values[0] for name, values in row.settings.items()}
                 cell.judged_on, cell.study = asked.options["dev"][0], asked.name
-                ours = _of_trial(self._run(asked), cell.metric, at | figure.column.settings)
+                cell.ours = _of_trial(self._run(asked), cell.metric, at | figure.column.settings)
             elif row.model == "linear":
                 cell.judged_on, cell.study = specs[0], row.model
-                ours = 100 * self._of_linear(figure)[f"{specs[0]}/{cell.metric.partition('/')[2]}"]
+                found = self._of_linear(figure)
+                cell.ours = 100 * found[f"{specs[0]}/{cell.metric.partition('/')[2]}"]
             else:
                 name, model = self._model(figure)
                 cell.judged_on, cell.study = ", ".join(dict.fromkeys(specs)), name
-                ours = fmean(
+                cell.ours = fmean(
                     _of_table(self._measure(name, model, figure, *each), each[0].metric)
                     for each in zip(parts, specs, rows, strict=True)
                 )
         except (Unavailable, CorpusError) as error:
             cell.reason = str(error)
-        else:
-            cell.ours = ours
         return cell
 
     def _corpus(self, part: Measurement, figure: PublishedFigure) -> str:
@@ -268,12 +267,11 @@ class TableMaker:
         """
         from sentune.api import load_study
 
-        try:
+        with suppress(InvalidValue):
             found = load_study(study.name, storage=study.options.get("storage"))
-        except InvalidValue:
-            return self._run(study).view.summary.model
-        done = found if found.state == "complete" else self._run(study)
-        return done.view.summary.model
+            if found.state == "complete":
+                return found.view.summary.model
+        return self._run(study).view.summary.model
 
     def _of_linear(self, figure: PublishedFigure) -> dict[str, float]:
         """Return the metrics of LINEAR on all data sets of a table, as ``CORPUS/metric``."""
