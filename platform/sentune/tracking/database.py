@@ -52,7 +52,7 @@ def ensure_database(tracking_uri: str) -> None:
         fcntl.flock(folder, fcntl.LOCK_EX)
         if not _filled(path):
             check_space(path, TABLES)
-            with draft_beside(path) as draft:
+            with draft_beside(path, "--storage") as draft:
                 _make_tables(f"sqlite:///{draft / path.name}")
                 (draft / path.name).replace(path)
     finally:
@@ -104,6 +104,6 @@ def _make_tables(tracking_uri: str) -> None:
     except BaseException:
         from sentune.tracking.mlflow_internals import forget
 
-        forget(tracking_uri)  # or the next try would go on in the removed file
+        forget(tracking_uri)  # closes its files, so that their space is free
         raise
     store.engine.dispose()  # close all connections before the file is renamed
