@@ -84,7 +84,8 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[str] | None =
     """Wait until a condition holds, while a process runs."""
     deadline = time.monotonic() + 300
     while not condition():
-        assert process is None or process.poll() is None, process.communicate()
+        if process is not None and process.poll() is not None:
+            pytest.fail(f"it ended: {process.communicate()[0]}")
         assert time.monotonic() < deadline, "it takes too long"
         time.sleep(0.05)
 
