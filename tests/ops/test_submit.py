@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from sentune.beats import repeated
 from sentune.code import read_code
 
 pytestmark = pytest.mark.cluster
@@ -37,9 +38,11 @@ def _fingerprint(project: Path) -> str:
 def test_driver_and_worker_run_the_submitted_code(
     cluster: Any, project: Path, tmp_path: Path
 ) -> None:
-    """The job fails at its end, and says so."""
+    """The job fails at its end, and says so; a log grows in the folder while it is uploaded."""
     out = str(tmp_path / "out")
-    done = cluster.submit(*WITH_UPLOAD, "jobs/which_code.py", out, "--fail", cwd=project)
+    log = (project / "run.log").open("a")
+    with log, repeated(lambda: print("grows", file=log, flush=True), 0.01, "log"):
+        done = cluster.submit(*WITH_UPLOAD, "jobs/which_code.py", out, "--fail", cwd=project)
     assert done.returncode == 1
     assert "exit code 3" in done.stdout + done.stderr
     assert "driver runs submitted" in done.stdout
